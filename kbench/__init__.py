@@ -1,0 +1,1 @@
+"""Benchmarks of Phobos kernels: verified on every machine, timed beside a peer where there is a CUDA device."""

@@ -1,0 +1,286 @@
+"""`phobos kbench`: the command. Imports what measures only when it is called."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from kbench.host import HostCheck
+    from kbench.results import CsvRow, Row
+
+BACKENDS = ("auto", "cuda", "reference", "emulator")
+
+
+@click.command("kbench", short_help="Verify and time the benchmark kernels beside their peers.")
+@click.option("--list", "list_only", is_flag=True, help="Print the benches and stop.")
+@click.option("--bench", "names", metavar="NAME", multiple=True, help="Only this bench (may be repeated).")
+@click.option("--autotune", "pins", metavar='"BR=64 BC=32"', multiple=True, help="Pin the configuration.")
+@click.option(
+    "--csv", "csv_path", metavar="[PATH]", is_flag=False, flag_value="-", help="CSV, to a file or the output."
+)
+@click.option("--json", "json_path", metavar="[PATH]", is_flag=False, flag_value="-", help="JSON, likewise.")
+@click.option("--out", metavar="DIR", help="Merge the rows into DIR/<bench>.json and DIR/../results.csv.")
+@click.option("--quick", is_flag=True, help="Smaller sizes and fewer rounds: a look, not a result.")
+@click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@click.option("--peak-fp32", type=float, metavar="TFLOPS", help="Peak of f32 FMA.")
+@click.option("--peak-fp16tc", type=float, metavar="TFLOPS", help="Peak of f16 tensor cores with f16 sums.")
+@click.option("--peak-fp16tcf32acc", type=float, metavar="TFLOPS", help="Peak of f16 tensor cores with f32 sums.")
+def command(
+    list_only: bool,
+    names: Sequence[str],
+    pins: Sequence[str],
+    csv_path: str | None,
+    json_path: str | None,
+    out: str | None,
+    quick: bool,
+    backend: str,
+    peak_fp32: float | None,
+    peak_fp16tc: float | None,
+    peak_fp16tcf32acc: float | None,
+) -> None:
+    """Verify the benchmark kernels on their whole output, then time them beside their peers.
+
+    Without a CUDA device, small sizes run on the reference and on the emulator, are compared with an independent
+    oracle, and nothing is timed.
+    """
+    from kbench import benches
+
+    if list_only:
+        for name in benches.NAMES:
+            bench = benches.get_bench(name)
+            cases = ", ".join(c.label for c in bench.cases)
+            peers = ", ".join(p.name for p in bench.peers) or "none"
+            click.echo(f"{name:14} {bench.title}: {cases}; rated by {bench.bound}; peers: {peers}")
+        return
+    chosen = tuple(dict.fromkeys(_known(n, benches.NAMES) for n in names)) or benches.NAMES
+    config = _pins(pins)
+    overrides = {"fp32": peak_fp32, "fp16tc": peak_fp16tc, "fp16tcf32acc": peak_fp16tcf32acc}
+    for unit, value in overrides.items():
+        if value is not None and not (value > 0 and math.isfinite(value)):
+            raise click.UsageError(f"--peak-{unit} must be a positive number of TFLOP/s")
+    if csv_path == "-" and json_path == "-":
+        raise click.UsageError("--csv and --json both go to standard output; give one of them a path")
+    to_stdout = "-" in (csv_path, json_path)
+    if _on_gpu(backend):
+        peaks = {u: v for u, v in overrides.items() if v is not None}
+        good = _gpu(chosen, config, peaks, quick, csv_path, json_path, out, to_stdout)
+    else:
+        backends = ("reference", "emulator") if backend == "auto" else (backend,)
+        good = _host(chosen, config, backends, csv_path, json_path, out, to_stdout)
+    if not good:
+        raise click.exceptions.Exit(1)
+
+
+def _known(name: str, known: Sequence[str]) -> str:
+    if name not in known:
+        from phobos.diagnostics import nearest
+
+        guess = nearest(name, known)
+        raise click.UsageError(
+            f"no bench {name!r}; known: {', '.join(known)}" + (f". Did you mean {guess!r}?" if guess else "")
+        )
+    return name
+
+
+def _pins(texts: Sequence[str]) -> dict[str, object]:
+    """`"BR=64 BC=32"` as a configuration; words are kept (`matmul=fma`)."""
+    out: dict[str, object] = {}
+    for item in " ".join(texts).replace(",", " ").split():
+        name, equals, value = item.partition("=")
+        if not equals or not name.isidentifier() or not value:
+            raise click.UsageError(f"--autotune: {item!r} is not NAME=VALUE")
+        try:
+            out[name] = int(value, 0)
+        except ValueError:
+            out[name] = value
+    return out
+
+
+def _on_gpu(backend: str) -> bool:
+    if backend in ("reference", "emulator"):
+        return False
+    from phobos.runtime.module import device_available, get_driver
+
+    if backend == "cuda":
+        get_driver()  # raises the diagnostic that says what is missing
+    return device_available()
+
+
+def _gpu(
+    names: Sequence[str],
+    config: dict[str, object],
+    overrides: dict[str, float],
+    quick: bool,
+    csv_path: str | None,
+    json_path: str | None,
+    out: str | None,
+    to_stdout: bool,
+) -> bool:
+    from kbench import benches, gpu, results
+    from kbench.device import open_device
+    from kbench.protocol import FULL, QUICK
+    from kbench.roofline import device_peaks
+    from phobos.diagnostics import PhobosError
+
+    device = open_device()
+    plan = QUICK if quick else FULL
+    copy_rate = gpu.measured_copy_rate(device, plan)
+    peaks = device_peaks(device.info, overrides, copy_rate)
+    info = device.info
+
+    def say(text: str) -> None:
+        click.echo(text, err=to_stdout)
+
+    say(
+        f"{info.name}, driver {info.driver or 'unknown'}, CUDA {info.cuda}, torch {info.torch or 'absent'}; "
+        f"copy {copy_rate * 1e-9:.0f} GB/s; peaks "
+        + (", ".join(f"{u} {f * 1e-12:.1f}" for u, f in peaks.flops.items()) or "unknown")
+        + " TFLOP/s"
+    )
+    rows: list[Row] = []
+    csv_rows: list[CsvRow] = []
+    good = True
+    for name in names:
+        bench = benches.get_bench(name)
+        for case in bench.quick_cases if quick else bench.cases:
+            try:
+                outcome = gpu.run_case(bench, case, device, peaks, config=config, plan=plan, say=say)
+            except PhobosError as e:
+                say(f"{name} {case.label}: FAILED\n{e}")
+                good = False
+                continue
+            for note in outcome.notes:
+                say(note)
+            good = good and outcome.good
+            rows.extend(outcome.rows)
+            csv_rows.extend(outcome.csv)
+    if rows:
+        say("\n" + _gpu_table(rows))
+    _write(rows, csv_rows, csv_path, json_path)
+    if out is not None and quick:
+        say("--quick figures are no results: nothing was written to --out")
+    elif out is not None:
+        for name in dict.fromkeys(r.bench for r in rows):
+            path = Path(out) / f"{name}.json"
+            text = results.merged_json(results.read_old(path), [r for r in rows if r.bench == name], str(path))
+            results.write_new(path, text)
+        path = Path(out).parent / "results.csv"
+        results.write_new(path, results.merged_csv(results.read_old(path), csv_rows, str(path)))
+    return good
+
+
+def _gpu_table(rows: Sequence[Row]) -> str:
+    from kbench.results import table
+
+    lines = []
+    for r in rows:
+        rate = f"{r.gbps:.0f} GB/s" if r.gbps is not None else f"{r.tflops:.2f} TFLOP/s"
+        lines.append(
+            (
+                r.bench,
+                r.case,
+                f"{r.median_us:.1f}",
+                f"{r.min_us:.1f}..{r.max_us:.1f}",
+                rate,
+                f"{r.pct_of_peak:.1f} %" if r.pct_of_peak is not None else "",
+                r.peer or "",
+                f"{r.peer_median_us:.1f}" if r.peer_median_us is not None else "",
+                f"{r.ratio:.3f}" if r.ratio is not None else "",
+                " ".join(f"{k}={v}" for k, v in r.config.items()),
+                str(r.spills) if r.spills is not None else "",
+            )
+        )
+    headings = ("bench", "case", "us", "min..max", "rate", "of peak", "peer", "us", "ratio", "config", "spills")
+    return table(headings, lines)
+
+
+def _host(
+    names: Sequence[str],
+    config: dict[str, object],
+    backends: Sequence[str],
+    csv_path: str | None,
+    json_path: str | None,
+    out: str | None,
+    to_stdout: bool,
+) -> bool:
+    import shutil
+
+    from kbench import benches
+    from kbench.host import check_bench
+    from kbench.results import CSV_COLUMNS, table, write_new
+    from phobos import settings
+
+    def say(text: str) -> None:
+        click.echo(text, err=to_stdout)
+
+    if "emulator" in backends and len(backends) > 1 and shutil.which(settings.host_compiler()) is None:
+        say(f"no C++ compiler {settings.host_compiler()!r}: the emulator is left out (see `phobos doctor`)")
+        backends = tuple(b for b in backends if b != "emulator")
+    checks: list[HostCheck] = []
+    for name in names:
+        checks.extend(check_bench(benches.get_bench(name), backends, config))
+    lines = [
+        (
+            c.bench,
+            c.case,
+            c.backend,
+            f"{c.norms.rel_l2:.1e}" if c.norms else "-",
+            f"{c.norms.max_abs:.1e}" if c.norms else "-",
+            "ok" if c.good else c.problem or f"WRONG: tolerance {c.tolerance:.0e}",
+        )
+        for c in checks
+    ]
+    say(table(("bench", "case", "backend", "rel L2", "max abs", "against the float64 oracle"), lines))
+    why = "no CUDA device" if backends != ("reference",) and backends != ("emulator",) else f"backend {backends[0]}"
+    say(f"\n{why}: small sizes were verified; nothing was timed" + ("" if out is None else " and nothing is written"))
+    if json_path is not None:
+        text = json.dumps([_host_json(c) for c in checks], indent=2)
+        click.echo(text) if json_path == "-" else write_new(Path(json_path), text + "\n")
+    if csv_path is not None:
+        text = ",".join(CSV_COLUMNS)  # the columns of what would have been timed
+        click.echo(text) if csv_path == "-" else say(f"{csv_path} is left as it is")
+    return all(c.good for c in checks)
+
+
+def _host_json(check: HostCheck) -> dict[str, object]:
+    norms = check.norms
+
+    def finite(x: float | None) -> float | None:
+        return x if x is not None and math.isfinite(x) else None
+
+    return {
+        "bench": check.bench,
+        "case": check.case,
+        "impl": "phobos",
+        "backend": check.backend,
+        "config": dict(check.config),
+        "ok": check.good,
+        "problem": check.problem,
+        "rel_l2": finite(norms.rel_l2 if norms else None),
+        "max_abs": finite(norms.max_abs if norms else None),
+        "tolerance": check.tolerance,
+        "median_us": None,
+        "ratio": None,
+    }
+
+
+def _write(rows: Sequence[Row], csv_rows: Sequence[CsvRow], csv_path: str | None, json_path: str | None) -> None:
+    """To standard output for "-", else merged into the file."""
+    from kbench.results import merged_csv, merged_json, read_old, write_new
+
+    if json_path == "-":
+        click.echo(merged_json(None, rows), nl=False)
+    elif json_path is not None:
+        path = Path(json_path)
+        write_new(path, merged_json(read_old(path), rows, json_path))
+    if csv_path == "-":
+        click.echo(merged_csv(None, csv_rows), nl=False)
+    elif csv_path is not None:
+        path = Path(csv_path)
+        write_new(path, merged_csv(read_old(path), csv_rows, csv_path))

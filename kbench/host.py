@@ -1,0 +1,90 @@
+"""Benches without a GPU: small sizes on the reference and the emulator, compared with the oracle. Nothing is timed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import phobos
+from kbench.bench import Bench, Case
+from kbench.device import random_array
+from phobos import resources
+from phobos.diagnostics import PhobosError
+from phobos.norms import ErrorNorms, error_norms
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostCheck:
+    """One case on one backend. `problem` says why there are no norms, or why good norms are not enough."""
+
+    bench: str
+    case: str
+    backend: str
+    config: Mapping[str, object]
+    norms: ErrorNorms | None
+    tolerance: float
+    problem: str | None = None
+
+    @property
+    def good(self) -> bool:
+        return self.problem is None and self.norms is not None and self.norms.within(self.tolerance)
+
+
+def check_bench(bench: Bench, backends: Sequence[str], config: Mapping[str, object]) -> list[HostCheck]:
+    """All host cases of a bench on each backend. `config` wins over the cases' own."""
+    kernel = phobos.load(str(resources.examples_dir() / bench.example))
+    return [
+        _check(kernel, bench, case, backend, {**case.config, **config})
+        for case in bench.host_cases
+        for backend in backends
+    ]
+
+
+def _check(kernel: Any, bench: Bench, case: Case, backend: str, config: Mapping[str, object]) -> HostCheck:
+    tensors, expected = arguments_and_oracle(bench, case)
+    # The reference and the emulator compute with the kind that the compiler chose; the loosest permitted bounds both.
+    tolerance = max(bench.tolerance.values())
+    problem = norms = None
+    try:
+        kernel(**tensors, **bench.scalars(case), config=dict(config) or None, backend=backend)
+        norms = max(
+            (error_norms(to_float64(tensors[n], bench.tensors(case)[n].dtype), expected[n]) for n in expected),
+            key=lambda e: e.rel_l2 if e.rel_l2 == e.rel_l2 else float("inf"),
+        )
+    except PhobosError as e:
+        d = e.diagnostics[0]
+        problem = f"{d.code}: {d.message}"
+    return HostCheck(
+        bench=bench.name,
+        case=case.label,
+        backend=backend,
+        config=config,
+        norms=norms,
+        tolerance=tolerance,
+        problem=problem,
+    )
+
+
+def arguments_and_oracle(bench: Bench, case: Case) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Random NumPy arguments, "out" ones poisoned, and what the oracle says of every written tensor, in float64."""
+    specs = bench.tensors(case)
+    tensors = {name: random_array(spec, seed=i) for i, (name, spec) in enumerate(specs.items())}
+    wide = {name: to_float64(t, specs[name].dtype) for name, t in tensors.items()}
+    expected = bench.oracle(np, wide, bench.scalars(case))
+    for name, spec in specs.items():
+        if spec.role == "out":
+            tensors[name][...] = _POISON[spec.dtype] if spec.dtype in _POISON else np.iinfo(tensors[name].dtype).min
+    return tensors, expected
+
+
+_POISON: dict[str, float | int] = {"f16": np.nan, "f32": np.nan, "f64": np.nan, "bf16": 0x7FC0}
+
+
+def to_float64(array: np.ndarray, dtype: str) -> np.ndarray:
+    """The values of an array of this dtype of the language; bf16 comes as its bits in uint16."""
+    if dtype == "bf16":
+        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+    return array.astype(np.float64)

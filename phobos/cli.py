@@ -1,0 +1,371 @@
+"""The command line: `phobos compile | check | run | fmt | doctor | kbench`.
+
+Exit status: 0, 1 for diagnostics, 2 for wrong usage, 130 for Ctrl-C, 141 for a closed pipe. Nothing but click is
+imported before a command is known, so that each starts as fast as what it needs.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import click
+
+from phobos import __version__
+from phobos.console import paint, print_diagnostics
+from phobos.diagnostics import Diagnostic, PhobosError
+
+EMITS = ("cuda", "ptx", "cubin", "ir", "scheduled", "report")
+BACKENDS = ("auto", "cuda", "emulator", "reference")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=\S*\Z")
+
+Value = int | float | bool | str
+
+
+class _ClosedPipe(Exception):
+    """A BrokenPipeError on its way out; click would turn that into exit status 1, which means diagnostics here."""
+
+
+class Cli(click.Group):
+    """The root group: every way out of a command is an exit status and a message, never a traceback."""
+
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
+        extra["standalone_mode"] = False
+        try:
+            status = super().main(args=args, prog_name=prog_name or "phobos", **extra)
+            _flush()
+        except click.exceptions.NoArgsIsHelpError as e:
+            click.echo(e.ctx.get_help() if e.ctx else e.message, err=True)
+            sys.exit(2)
+        except click.ClickException as e:
+            e.show()
+            sys.exit(e.exit_code)
+        except PhobosError as e:
+            print_diagnostics(e.diagnostics, e.source)
+            sys.exit(1)
+        except (click.Abort, KeyboardInterrupt):
+            click.echo("interrupted", err=True)
+            sys.exit(130)
+        except _ClosedPipe:
+            # The reader has gone; without this Python complains once more when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            sys.exit(141)
+        except (Exception, RecursionError) as e:
+            _internal_error(e)
+        sys.exit(status if isinstance(status, int) else 0)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as e:
+            raise _ClosedPipe from e
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return [*super().list_commands(ctx), "kbench"]
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name == "kbench":
+            from kbench.cli import command
+
+            return command
+        return super().get_command(ctx, name)
+
+
+def _flush() -> None:
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError as e:
+        raise _ClosedPipe from e
+
+
+def _internal_error(error: BaseException) -> NoReturn:
+    from phobos import settings
+
+    if settings.show_traceback():
+        raise error
+    at = error.__traceback__
+    while at is not None and at.tb_next is not None:
+        at = at.tb_next
+    where = f"{os.path.basename(at.tb_frame.f_code.co_filename)}:{at.tb_lineno}" if at is not None else "unknown place"
+    diagnostic = Diagnostic(
+        code="PH1099",
+        message=f"internal error at {where}: {type(error).__name__}: {error}",
+        notes=("this is a fault of Phobos, not of the kernel",),
+        help="PHOBOS_TRACEBACK=1 shows where it comes from",
+    )
+    print_diagnostics([diagnostic])
+    sys.exit(1)
+
+
+class Assignments(click.ParamType):
+    """`NAME=VALUE`, or several of them separated by blanks or commas; gives a tuple of (name, text)."""
+
+    name = "NAME=VALUE"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, str):
+            return value
+        pairs = []
+        for item in value.replace(",", " ").split():
+            name, equals, text = item.partition("=")
+            if not equals or not name.isidentifier() or not text:
+                self.fail(f"{item!r} is not NAME=VALUE", param, ctx)
+            pairs.append((name, text))
+        if not pairs:
+            self.fail("is empty; give NAME=VALUE", param, ctx)
+        return tuple(pairs)
+
+
+class SpreadCommand(click.Command):
+    """Lets one option take several assignments: `--dim N=64 M=32` is `--dim N=64 --dim M=32`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spreading = {o for p in self.params if isinstance(p.type, Assignments) for o in p.opts}
+        out: list[str] = []
+        option: str | None = None
+        value_next = False
+        for arg in args:
+            if value_next:
+                value_next = False
+            elif arg in spreading:
+                option, value_next = arg, True
+            elif option is not None and _ASSIGNMENT.match(arg):
+                out.append(option)
+            else:
+                option = None
+            out.append(arg)
+        return super().parse_args(ctx, out)
+
+
+def flatten(pairs: Sequence[Sequence[tuple[str, str]]], option: str) -> dict[str, str]:
+    """All assignments of one option; the same name with two values is wrong usage."""
+    out: dict[str, str] = {}
+    for name, text in (pair for group in pairs for pair in group):
+        if out.setdefault(name, text) != text:
+            raise click.UsageError(f"{option} gives {name} twice: {out[name]} and {text}")
+    return out
+
+
+def parse_value(text: str) -> Value:
+    """A compile-time value as written: integer (decimal, hex, with _), float, true, false, else a word."""
+    if text in ("true", "false"):
+        return text == "true"
+    for convert in (lambda t: int(t, 0), float):
+        try:
+            return convert(text)
+        except ValueError:
+            continue
+    return text
+
+
+def integers(assignments: dict[str, str], option: str) -> dict[str, int]:
+    """The values of `--dim`: non-negative integers, else wrong usage."""
+    out = {}
+    for name, text in assignments.items():
+        value = parse_value(text)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise click.UsageError(f"{option} {name}={text}: not a size (an integer, 0 or more)")
+        out[name] = value
+    return out
+
+
+def numbers(assignments: dict[str, str], option: str) -> dict[str, int | float | bool]:
+    """The values of `--scalar`: numbers or true/false, else wrong usage."""
+    out: dict[str, int | float | bool] = {}
+    for name, text in assignments.items():
+        value = parse_value(text)
+        if isinstance(value, str):
+            raise click.UsageError(f"{option} {name}={text}: not a number")
+        out[name] = value
+    return out
+
+
+@click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="phobos", message="%(prog)s %(version)s")
+def cli() -> None:
+    """Phobos compiles tile kernels (.ph) to CUDA, and runs them on a GPU, on a checking CPU emulator or on NumPy."""
+
+
+_file = click.argument("file", metavar="FILE")
+_kernel = click.option("--kernel", metavar="NAME", help="Which kernel, where the file has several.")
+_set = click.option(
+    "--set", "settings", type=Assignments(), multiple=True, help="Fix an @autotune name or a const: --set BR=64."
+)
+_dtype = click.option("--dtype", "dtypes", type=Assignments(), multiple=True, help="Bind a dtype name: --dtype T=f16.")
+_dim = click.option("--dim", "dims", type=Assignments(), multiple=True, help="Extent of a dim: --dim N=4096.")
+
+
+@cli.command("compile", cls=SpreadCommand)
+@_file
+@click.option("--arch", metavar="ARCH", help="Architecture, such as sm_80; the device's own, else sm_90a, if left out.")
+@_set
+@_dtype
+@_dim
+@_kernel
+@click.option("--emit", type=click.Choice(EMITS), help="Write this stage instead of a summary.")
+@click.option("-o", "--output", metavar="OUT", help="Where --emit goes (default: standard output).")
+@click.option("--fast-math", is_flag=True, help="Approximate exp and division, denormals flushed to zero.")
+@click.option("--debug", is_flag=True, help="Keep print and assert.")
+@click.option("--json", "as_json", is_flag=True, help="The summary as JSON.")
+def compile_command(
+    file: str,
+    arch: str | None,
+    settings: Sequence[Sequence[tuple[str, str]]],
+    dtypes: Sequence[Sequence[tuple[str, str]]],
+    dims: Sequence[Sequence[tuple[str, str]]],
+    kernel: str | None,
+    emit: str | None,
+    output: str | None,
+    fast_math: bool,
+    debug: bool,
+    as_json: bool,
+) -> None:
+    """Compile FILE ("-": standard input) and print what was decided. Needs no GPU. --dim only guides the choice."""
+    from phobos.commands import compile as command
+
+    emit = emit or command.emit_for_suffix(output)
+    if output is not None and emit is None:
+        raise click.UsageError(f"-o {output} needs --emit {'|'.join(EMITS)}")
+    if as_json and emit is not None:
+        raise click.UsageError("--json is the summary's format; it does not go with --emit")
+    request = command.Request(
+        file=file,
+        arch=arch,
+        config={n: parse_value(t) for n, t in flatten(settings, "--set").items()},
+        dtypes=flatten(dtypes, "--dtype"),
+        dims=integers(flatten(dims, "--dim"), "--dim"),
+        kernel=kernel,
+        fast_math=fast_math,
+        debug=debug,
+    )
+    if emit is None:
+        click.echo(command.summary(request, as_json=as_json))
+        return
+    data = command.emit(request, emit)
+    if output is not None and output != "-":
+        from phobos.files import write_output
+
+        write_output(output, data)
+        return
+    if emit == "cubin" and sys.stdout.isatty():
+        raise click.UsageError("a cubin is binary: give -o OUT or a pipe")
+    click.get_binary_stream("stdout").write(data)
+
+
+@cli.command("check", cls=SpreadCommand)
+@_file
+@_set
+@_dtype
+@_kernel
+@click.option("--json", "as_json", is_flag=True, help="Diagnostics, kernels and search spaces as JSON.")
+def check_command(
+    file: str,
+    settings: Sequence[Sequence[tuple[str, str]]],
+    dtypes: Sequence[Sequence[tuple[str, str]]],
+    kernel: str | None,
+    as_json: bool,
+) -> None:
+    """Check FILE and print each kernel with its search space."""
+    from phobos.commands import check as command
+
+    result = command.check(
+        file,
+        kernel=kernel,
+        config={n: parse_value(t) for n, t in flatten(settings, "--set").items()},
+        dtypes=flatten(dtypes, "--dtype"),
+    )
+    if as_json:
+        click.echo(result.to_json())
+    else:
+        print_diagnostics(result.diagnostics, result.source)
+        text = result.text()
+        if text:
+            click.echo(text)
+    if not result.good:
+        raise click.exceptions.Exit(1)
+
+
+@cli.command("run", cls=SpreadCommand)
+@_file
+@_dim
+@_set
+@_dtype
+@click.option("--scalar", "scalars", type=Assignments(), multiple=True, help="A scalar argument: --scalar scale=0.125.")
+@_kernel
+@click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
+@click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs.")
+@click.option("--check/--no-check", "compare", default=True, help="Compare with the float64 reference.")
+@click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
+def run_command(
+    file: str,
+    dims: Sequence[Sequence[tuple[str, str]]],
+    settings: Sequence[Sequence[tuple[str, str]]],
+    dtypes: Sequence[Sequence[tuple[str, str]]],
+    scalars: Sequence[Sequence[tuple[str, str]]],
+    kernel: str | None,
+    backend: str,
+    seed: int,
+    compare: bool,
+    as_json: bool,
+) -> None:
+    """Run FILE once on random inputs and compare what it wrote with the float64 reference."""
+    from phobos.commands import run as command
+
+    result = command.run(
+        file,
+        dims=integers(flatten(dims, "--dim"), "--dim"),
+        config={n: parse_value(t) for n, t in flatten(settings, "--set").items()},
+        dtypes=flatten(dtypes, "--dtype"),
+        scalars=numbers(flatten(scalars, "--scalar"), "--scalar"),
+        kernel=kernel,
+        backend=backend,
+        seed=seed,
+        compare=compare,
+    )
+    click.echo(result.to_json() if as_json else result.text())
+    if not result.good:
+        raise click.exceptions.Exit(1)
+
+
+@cli.command("fmt")
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
+@click.option("--check", "check_only", is_flag=True, help="Change nothing; exit 1 if something would change.")
+def fmt_command(files: Sequence[str], check_only: bool) -> None:
+    """Format FILEs in place ("-": standard input to standard output)."""
+    from phobos.commands.fmt import format_file
+
+    changed = [f for f in files if format_file(f, write=not check_only)]
+    for name in changed if check_only or len(files) > 1 else ():
+        click.echo(f"{'would reformat' if check_only else 'formatted'} {name}", err=True)
+    if check_only and changed:
+        raise click.exceptions.Exit(1)
+
+
+@cli.command("doctor")
+@click.option("--json", "as_json", is_flag=True, help="The checks as JSON.")
+def doctor_command(as_json: bool) -> None:
+    """Say what this machine has and what is missing."""
+    from phobos import doctor
+
+    checks = doctor.examine()
+    good = doctor.usable(checks)
+    if as_json:
+        import json
+
+        click.echo(json.dumps({"version": 1, "ok": good, "checks": [c.to_json() for c in checks]}, indent=2))
+    else:
+        click.echo(doctor.render(checks, paint))
+    if not good:
+        raise click.exceptions.Exit(1)
+
+
+def main() -> NoReturn:
+    """The console script."""
+    cli.main()
+
+
+if __name__ == "__main__":
+    main()

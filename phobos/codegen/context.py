@@ -1,0 +1,96 @@
+"""What the printing of statements shares: the writer, thread positions, names of storage."""
+
+from __future__ import annotations
+
+from phobos.codegen.expressions import PRIMARY, Environment, expression, linear_index, number
+from phobos.codegen.writer import Writer
+from phobos.ir.abi import StrideArg
+from phobos.ir.c_names import c_identifier, c_type
+from phobos.ir.scheduled import Buffer, Expr, ForStmt, Fragment, FragmentRef, Literal, Schedule, walk
+from phobos.ir.types import DType
+from phobos.layout.loops import Nest, plan
+from phobos.layout.positions import ThreadPositions
+
+
+class Printer:
+    def __init__(self, schedule: Schedule, writer: Writer):
+        self.schedule, self.writer = schedule, writer
+        self.threads = ThreadPositions()
+        self._strides = {(a.tensor, a.axis) for a in schedule.args if isinstance(a, StrideArg)}
+
+    # --- names and types -------------------------------------------------------------------
+
+    def ctype(self, dtype: DType) -> str:
+        return c_type(dtype, self.schedule.index_bits)
+
+    def literal(self, value: int | float | bool, dtype: DType) -> str:
+        return number(value, dtype, self.schedule.index_bits).text
+
+    def stride(self, tensor: str, axis: int) -> str:
+        """Element stride of an axis as text, "" where it is 1."""
+        dims = self.schedule.tensor_dims[tensor]
+        if (tensor, axis) in self._strides:
+            return f"{c_identifier(tensor)}_stride{axis}"
+        if axis == len(dims) - 1:
+            return ""
+        known = 1
+        names: list[str] = []
+        for d in dims[axis + 1 :]:
+            if isinstance(d, int):
+                known *= d
+            else:
+                names.append(c_identifier(d))
+        text = " * ".join([*names, *([str(known)] if known != 1 or not names else [])])
+        return "" if text == "1" else text if len(names) + (known != 1) <= 1 else f"({text})"
+
+    def pointer(self, buffer: Buffer, const: bool = False) -> str:
+        """ph_shared pointer to the tile."""
+        ctype = self.ctype(buffer.dtype)
+        return f"ph_smem<{'const ' if const else ''}{ctype}>({self.schedule.offsets[buffer]})"
+
+    def declare(self, fragment: Fragment) -> None:
+        self.writer.line(f"{self.ctype(fragment.dtype)} {fragment.name}[{fragment.layout.registers}];")
+
+    # --- expressions -----------------------------------------------------------------------
+
+    def _environment(self, nest: Nest | None, inner: str = "") -> Environment:
+        def fragment(ref: FragmentRef) -> str:
+            if nest is not None:
+                return nest.fragment(ref, inner)
+            if ref.fragment.layout.registers != 1:
+                raise AssertionError(f"{ref.fragment.name} is not a single value")
+            return f"{ref.fragment.name}[0]"
+
+        def position(axis: int) -> str:
+            if nest is None:
+                raise AssertionError("a position outside a loop over elements")
+            return nest.position(axis, inner)
+
+        return Environment(self.schedule.index_bits, self.schedule.offsets, fragment, position)
+
+    def scalar(self, e: Expr) -> str:
+        return expression(e, self._environment(None)).text
+
+    def atom(self, e: Expr) -> str:
+        """A scalar expression that can stand as an operand."""
+        return expression(e, self._environment(None)).at(PRIMARY)
+
+    def typed(self, e: Expr) -> str:
+        """A scalar expression of exactly its dtype's C type (helpers are overloaded on it)."""
+        text = self.scalar(e)
+        return f"({self.ctype(e.dtype)})({text})" if not isinstance(e, Literal) or e.dtype.is_integer else text
+
+    def element(self, e: Expr, nest: Nest, inner: str = "") -> str:
+        return expression(e, self._environment(nest, inner)).text
+
+    def linear(self, buffer: Buffer, at: tuple[Expr, ...], nest: Nest) -> str:
+        return linear_index(buffer, at, self._environment(nest)).text
+
+    def slot(self, fragment: Fragment) -> str:
+        """The current register of a fragment in the loops of `plan(fragment.layout, ..., (FragmentRef,))`."""
+        ref = FragmentRef(fragment.dtype, fragment)
+        return plan(fragment.layout, self.threads, (ref,)).fragment(ref)
+
+    def unrolls(self, loop: ForStmt) -> bool:
+        """May the C++ compiler unroll this loop as it likes? Loops around tiles are long enough as they are."""
+        return not any(True for _ in walk(loop.body)) or all(type(s).__name__ == "SetScalar" for s in walk(loop.body))

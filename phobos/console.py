@@ -1,0 +1,33 @@
+"""What commands write on a terminal: diagnostics on standard error, in color where it is wanted."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+
+import click
+
+from phobos.diagnostics import ERROR, Diagnostic
+from phobos.source import SourceFile
+
+_COLORS = {"error": "red", "warning": "yellow", "ok": "green", "missing": "yellow", "problem": "red"}
+
+
+def paint(kind: str, text: str, *, err: bool = False) -> str:
+    """`text` in the color of `kind` where the stream is a terminal that wants color (NO_COLOR is honoured)."""
+    stream = sys.stderr if err else sys.stdout
+    if kind not in _COLORS or "NO_COLOR" in os.environ or not stream.isatty():
+        return text
+    return click.style(text, fg=_COLORS[kind], bold=kind != "ok")
+
+
+def print_diagnostics(diagnostics: Iterable[Diagnostic], source: SourceFile | None = None) -> None:
+    """All of them with an empty line between, then how many errors there are if there are several."""
+    errors = 0
+    for number, diagnostic in enumerate(diagnostics):
+        errors += diagnostic.severity == ERROR
+        heading, newline, rest = diagnostic.render(source).partition("\n")
+        click.echo(("\n" if number else "") + paint(diagnostic.severity, heading, err=True) + newline + rest, err=True)
+    if errors > 1:
+        click.echo(f"\n{errors} errors", err=True)

@@ -1,0 +1,83 @@
+"""What a contraction room is: it checks a product, plans it, and emits it. Only the room knows its instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from phobos.ir.options import ScheduleOptions
+from phobos.ir.types import DType
+from phobos.layout.register import RegisterLayout
+from phobos.layout.shared import SharedLayout
+from phobos.layout.text import TextWriter
+from phobos.target import Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContractionQuery:
+    """One product: a [m, k] times b [k, n] (or b [n, k] where `transpose_b`), summed in `accumulator` type.
+
+    `kinds` are the permitted roundings of the operands, best first (options.DOT_KINDS). `whole_rows` asks that a
+    warp own whole rows of the result, since row statistics of it are needed.
+    """
+
+    m: int
+    n: int
+    k: int
+    operand: DType
+    accumulator: DType
+    kinds: tuple[str, ...]
+    transpose_b: bool
+    warps: int
+    whole_rows: bool
+    options: ScheduleOptions
+    target: Target
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContractionPlan:
+    """A room's answer: which rounding, where the result lives, and in which shared layouts it reads the operands.
+
+    `row_split` (warps, lanes along rows) is what plans must agree on for their results' rows to line up.
+    `cost` is issue slots of one thread for the whole product, comparable within a room.
+    """
+
+    room: str
+    kind: str
+    query: ContractionQuery
+    c_layout: RegisterLayout
+    a_layout: SharedLayout
+    b_layout: SharedLayout
+    row_split: tuple[int, int]
+    cost: float
+    description: str
+
+    def emit(self, out: TextWriter, accumulator: str, a: str, b: str) -> None:
+        """Prints `accumulator += a @ b`; `a` and `b` are expressions of shared pointers to the operands' tiles."""
+        raise NotImplementedError
+
+
+class Room(Protocol):
+    name: str
+
+    def reject(self, query: ContractionQuery) -> str | None:
+        """Why this room cannot do the product, or None."""
+        ...
+
+    def plans(self, query: ContractionQuery) -> Sequence[ContractionPlan]:
+        """All arrangements worth considering; empty only if none fits."""
+        ...
+
+
+def padded_pitch(columns: int, itemsize: int, pad: bool) -> int:
+    """Elements between rows of a staged operand.
+
+    Rows of whole 16-byte chunks are spaced by an odd number of chunks: then eight consecutive rows start in eight
+    different 16-byte bank groups, and reads of one chunk of each are free of conflicts.
+    """
+    row = columns * itemsize
+    if not pad or row % 16:
+        return columns
+    chunks = row // 16
+    return (chunks if chunks % 2 else chunks + 1) * 16 // itemsize

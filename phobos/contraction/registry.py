@@ -1,0 +1,85 @@
+"""The rooms in order of preference, and the choice among them for the products of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from phobos.contraction import fma
+from phobos.contraction.interface import ContractionPlan, ContractionQuery, Room
+
+ROOMS: tuple[Room, ...] = (fma,)  # type: ignore[assignment]
+
+
+@dataclass(frozen=True)
+class Rejected:
+    room: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The plan for one product, or None, and why the other rooms were not taken."""
+
+    plan: ContractionPlan | None
+    rejected: tuple[Rejected, ...]
+
+
+def choose(queries: Sequence[ContractionQuery]) -> list[Answer]:
+    """Plans for products whose rows should line up (one group: equal m where possible).
+
+    The first room that accepts a product takes it. Within a room, products of equal m share the split of rows over
+    warps and lanes with the least total cost, so that row statistics of one serve the other without an exchange.
+    """
+    rooms: list[Room | None] = []
+    rejections: list[list[Rejected]] = []
+    for q in queries:
+        chosen: Room | None = None
+        no: list[Rejected] = []
+        for room in ROOMS:
+            reason = room.reject(q)
+            if reason is None and chosen is None:
+                chosen = room
+            elif reason is not None:
+                no.append(Rejected(room.name, reason))
+        rooms.append(chosen)
+        rejections.append(no)
+    answers: list[Answer | None] = [None] * len(queries)
+    groups: dict[tuple[str, int], list[int]] = {}
+    for i, (q, room) in enumerate(zip(queries, rooms)):
+        if room is None:
+            answers[i] = Answer(None, tuple(rejections[i]))
+        else:
+            groups.setdefault((room.name, q.m), []).append(i)
+    for members in groups.values():
+        room = rooms[members[0]]
+        assert room is not None
+        for i, plan in zip(members, _aligned_plans(room, [queries[i] for i in members])):
+            answers[i] = Answer(plan, tuple(rejections[i]))
+    return [a for a in answers if a is not None]
+
+
+def _aligned_plans(room: Room, queries: Sequence[ContractionQuery]) -> list[ContractionPlan]:
+    """The cheapest plans that share a row split; each its own best where rows need not line up."""
+    options = [list(room.plans(q)) for q in queries]
+    if len(queries) == 1 or not any(q.whole_rows for q in queries):
+        return [_best(o, q) for o, q in zip(options, queries)]
+    splits = {p.row_split for p in options[0]}
+    for o in options[1:]:
+        splits &= {p.row_split for p in o}
+    best: tuple[float, list[ContractionPlan]] | None = None
+    for split in sorted(splits):
+        if split[0] != queries[0].warps and queries[0].m >= queries[0].warps:
+            continue  # a row spread over warps needs shared memory for its maximum and sum
+        plans = [min((p for p in o if p.row_split == split), key=lambda p: p.cost) for o in options]
+        cost = sum(p.cost for p in plans)
+        if best is None or cost < best[0]:
+            best = (cost, plans)
+    return best[1] if best is not None else [_best(o, q) for o, q in zip(options, queries)]
+
+
+def _best(plans: Sequence[ContractionPlan], query: ContractionQuery) -> ContractionPlan:
+    if query.whole_rows and query.m >= query.warps:
+        whole = [p for p in plans if p.row_split[0] == query.warps]
+        plans = whole or plans
+    return min(plans, key=lambda p: p.cost)

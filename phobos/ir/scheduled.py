@@ -1,0 +1,474 @@
+"""The scheduled IR: what threads do. Named mutable storage, statements over it, explicit barriers.
+
+A *fragment* is an array of registers distributed by a RegisterLayout; a *buffer* is a tile in shared memory; a *scalar*
+is a variable that every thread holds with the same value. Element-level work is an expression tree that is
+evaluated once per register of the destination fragment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from phobos.ir.abi import AbiArg, Decision
+from phobos.ir.dims import DimExpr
+from phobos.ir.types import DType
+from phobos.source import Span
+
+if TYPE_CHECKING:  # layouts and contraction plans are values carried by this IR, not needed to define it
+    from phobos.contraction.interface import ContractionPlan
+    from phobos.layout.register import RegisterLayout
+    from phobos.layout.shared import SharedLayout
+
+
+# --- storage ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Fragment:
+    """Registers of every thread: `layout.registers` elements of `dtype`."""
+
+    name: str
+    dtype: DType
+    layout: "RegisterLayout"
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """A tile in shared memory. Its byte offset is assigned by pack_shared (Schedule.offsets)."""
+
+    name: str
+    dtype: DType
+    layout: "SharedLayout"
+
+    @property
+    def bytes(self) -> int:
+        return self.layout.bytes
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarVar:
+    name: str
+    dtype: DType
+
+
+# --- element-level expressions -----------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Expr:
+    dtype: DType
+
+
+@dataclass(frozen=True, eq=False)
+class Literal(Expr):
+    value: int | float | bool
+
+
+@dataclass(frozen=True, eq=False)
+class ScalarRef(Expr):
+    """A scalar variable, kernel parameter or dim, by its C name."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Special(Expr):
+    """Block or grid coordinate: kind "ctaid" or "nctaid", axis 0 to 2."""
+
+    kind: str
+    axis: int
+
+
+@dataclass(frozen=True, eq=False)
+class FragmentRef(Expr):
+    """The element of `fragment` at the current position; its layout is the destination's, sliced where it broadcasts.
+
+    `axes` (for a fragment of lower rank): its axis i runs along axis axes[i] of the destination.
+    """
+
+    fragment: Fragment
+    axes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Position(Expr):
+    """The current position along `axis` of the destination tile."""
+
+    axis: int
+
+
+@dataclass(frozen=True, eq=False)
+class BufferRef(Expr):
+    """The element of a shared tile at these positions; `fill` where `guard` is false."""
+
+    buffer: Buffer
+    at: tuple[Expr, ...]
+    guard: Expr | None = None
+    fill: int | float | bool = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Apply(Expr):
+    """An elementwise function of tile.ELEMENTWISE. `fast` selects the approximate unit."""
+
+    fn: str
+    args: tuple[Expr, ...]
+    fast: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Convert(Expr):
+    arg: Expr
+
+
+def expr_children(e: Expr) -> tuple[Expr, ...]:
+    if isinstance(e, Apply):
+        return e.args
+    if isinstance(e, Convert):
+        return (e.arg,)
+    if isinstance(e, BufferRef):
+        return (*e.at, *((e.guard,) if e.guard is not None else ()))
+    return ()
+
+
+def expr_walk(e: Expr) -> Iterator[Expr]:
+    yield e
+    for c in expr_children(e):
+        yield from expr_walk(c)
+
+
+# --- views -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class AtAxis:
+    index: Expr
+    guarded: bool
+
+
+@dataclass(frozen=True, eq=False)
+class RangeAxis:
+    """`tile_axis` of the tile runs over [start, start + length). `low`/`high`: that side needs a check."""
+
+    start: Expr
+    length: int
+    tile_axis: int
+    low: bool
+    high: bool
+
+
+@dataclass(frozen=True, eq=False)
+class GatherAxis:
+    """The positions are read from `index`, laid out as the transfer's layout kept to `tile_axis`."""
+
+    index: Fragment
+    tile_axis: int
+
+
+@dataclass(frozen=True, eq=False)
+class GlobalView:
+    """A view of a tensor parameter. `vector`: elements per access that are provably aligned, in one bounds check,
+    and contiguous along the last tile axis.
+
+    For hazard analysis: `key` is equal for views of the same positions in one iteration of all loops around; `spans` has
+    (base, offset, length) per tensor axis, positions being base + offset .. + length with equal bases comparable (base
+    None: absolute; length 0: unknown); `varies` names the loop indexes that positions may depend on, `distinct` those
+    of which two iterations never touch the same position.
+    """
+
+    tensor: str
+    dtype: DType
+    dims: tuple[int | str, ...]
+    axes: tuple[AtAxis | RangeAxis | GatherAxis, ...]
+    vector: int
+    key: tuple[object, ...]
+    spans: tuple[tuple[object, int, int], ...]
+    varies: frozenset[str]
+    distinct: frozenset[str]
+
+    @property
+    def guarded(self) -> bool:
+        return any(a.low or a.high if isinstance(a, RangeAxis) else isinstance(a, GatherAxis) or a.guarded for a in self.axes)
+
+
+# --- statements --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stmt:
+    span: Span
+    note: str = ""  # a comment for the reader of the emitted text
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DeclareFragment(Stmt):
+    fragment: Fragment
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SetScalar(Stmt):
+    """Declares (`declare`) or assigns a scalar."""
+
+    target: ScalarVar
+    value: Expr
+    declare: bool = True
+    constant: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadScalar(Stmt):
+    """A uniform read of one tensor element."""
+
+    target: ScalarVar
+    view: GlobalView
+    fill: int | float | bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Map(Stmt):
+    """target[slot] = value(position) for every slot, padding included (values there are meaningless)."""
+
+    target: Fragment
+    value: Expr
+    declare: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoadGlobal(Stmt):
+    """Global to registers; padding slots get the fill."""
+
+    target: Fragment
+    view: GlobalView
+    fill: int | float | bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoreGlobal(Stmt):
+    """Registers to global: owners only."""
+
+    view: GlobalView
+    source: Fragment
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StoreScalar(Stmt):
+    """One element, by one thread."""
+
+    view: GlobalView
+    value: Expr
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GlobalToShared(Stmt):
+    """Copy of a view into a buffer; `layout` distributes the copy over threads."""
+
+    buffer: Buffer
+    view: GlobalView
+    layout: "RegisterLayout"
+    fill: int | float | bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WriteShared(Stmt):
+    """buffer[at(position)] = source, for owned positions where `guard` holds."""
+
+    buffer: Buffer
+    source: Fragment
+    at: tuple[Expr, ...]
+    guard: Expr | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReduceRegisters(Stmt):
+    """Reduction of `value` (over `layout`) along `axes` inside each warp: registers first, then lanes by butterfly
+    shuffles.
+
+    `targets` has one fragment (value) or two (value and index for argmax/argmin), laid out as `layout` sliced along
+    `axes`, whose warp digits are not yet combined. `combine` is the custom function over the scalars a and b.
+    """
+
+    targets: tuple[Fragment, ...]
+    value: Expr
+    layout: "RegisterLayout"
+    axes: tuple[int, ...]
+    kind: str
+    combine: Expr | None = None
+    init: Expr | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReducePublish(Stmt):
+    """Each warp writes its partial results to scratch[warp part, position]."""
+
+    scratch: tuple[Buffer, ...]
+    sources: tuple[Fragment, ...]
+    source_layout: "RegisterLayout"
+    axes: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReduceCollect(Stmt):
+    """Each thread combines the partial results of all warp parts."""
+
+    targets: tuple[Fragment, ...]
+    scratch: tuple[Buffer, ...]
+    source_layout: "RegisterLayout"
+    axes: tuple[int, ...]
+    kind: str
+    combine: Expr | None = None
+    init: Expr | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MoveRegisters(Stmt):
+    """target[i] = source[moves[i]] in every thread: a change of layout that costs no exchange."""
+
+    target: Fragment
+    source: Fragment
+    moves: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ScanShared(Stmt):
+    """In-place inclusive prefix sum along `axis`, a line per thread."""
+
+    buffer: Buffer
+    axis: int
+    threads: int
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Contract(Stmt):
+    """accumulator += a @ b by the room that made the plan."""
+
+    plan: "ContractionPlan"
+    accumulator: Fragment
+    a: Buffer | Fragment
+    b: Buffer | Fragment
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AtomicGlobal(Stmt):
+    """kind on every owned position; `old` receives the previous values."""
+
+    kind: str
+    view: GlobalView
+    values: tuple[Fragment, ...]
+    old: Fragment | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AtomicScalar(Stmt):
+    """One element, by one thread; `old` is published through `scratch` (written by thread 0, read after a barrier)."""
+
+    kind: str
+    view: GlobalView
+    values: tuple[Expr, ...]
+    scratch: Buffer | None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PrintStmt(Stmt):
+    parts: tuple[str | Expr | Fragment, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AssertStmt(Stmt):
+    """Scalar expression or fragment of bool."""
+
+    condition: Expr | Fragment
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Barrier(Stmt):
+    """All threads of the block; `reasons` names the hazards that it orders."""
+
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ForStmt(Stmt):
+    index: ScalarVar
+    lo: Expr
+    hi: Expr
+    step: Expr
+    down: bool | None  # True/False where the sign of the step is known
+    body: tuple[Stmt, ...]
+    unroll: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WhileStmt(Stmt):
+    """`head` computes `condition` before every iteration."""
+
+    head: tuple[Stmt, ...]
+    condition: Expr
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class IfStmt(Stmt):
+    condition: Expr
+    then: tuple[Stmt, ...]
+    orelse: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BreakStmt(Stmt):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ContinueStmt(Stmt):
+    pass
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReturnStmt(Stmt):
+    pass
+
+
+def nested(s: Stmt) -> tuple[tuple[Stmt, ...], ...]:
+    """The statement lists inside a statement."""
+    if isinstance(s, ForStmt):
+        return (s.body,)
+    if isinstance(s, WhileStmt):
+        return (s.head, s.body)
+    if isinstance(s, IfStmt):
+        return (s.then, s.orelse)
+    return ()
+
+
+def walk(statements: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    for s in statements:
+        yield s
+        for inner in nested(s):
+            yield from walk(inner)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """A kernel ready to be printed. `offsets` maps buffers to bytes once pack_shared has run."""
+
+    name: str
+    span: Span
+    args: tuple[AbiArg, ...]
+    threads: int
+    body: tuple[Stmt, ...]
+    grid: tuple[DimExpr, DimExpr, DimExpr]
+    contiguous: frozenset[str]  # tensors whose strides follow from their dims
+    unit_inner: frozenset[str]  # tensors whose last stride is 1
+    restrict: frozenset[str]  # tensors that overlap no other
+    tensor_dims: dict[str, tuple[int | str, ...]]
+    index_bits: int
+    offsets: dict[Buffer, int] = field(default_factory=dict)
+    shared_bytes: int = 0
+    dynamic_shared: bool = False
+    min_blocks: int | None = None
+    max_regs: int | None = None
+    fast_math: bool = False
+    debug: bool = False
+    decisions: tuple[Decision, ...] = ()

@@ -1,0 +1,92 @@
+"""choose_contractions: asks the rooms for a plan for every product.
+
+Precondition: simplified KernelIR, CTA size known. Result: a plan for every Dot, with the reasons for the report.
+The kind of a product is fixed here (`fix_kinds` writes it into the IR, so that the reference computes the same).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from phobos.contraction.interface import ContractionPlan, ContractionQuery
+from phobos.contraction.registry import choose
+from phobos.diagnostics import CompileError, Diagnostic
+from phobos.ir.abi import Decision
+from phobos.ir.tile import Compute, Dot, KernelIR, Op, Reduce
+from phobos.ir.walk import kernel_ops, rewrite_kernel
+from phobos.target import Target
+
+
+def run(kernel: KernelIR, threads: int, target: Target) -> tuple[dict[Dot, ContractionPlan], tuple[Decision, ...]]:
+    """Raises CompileError (PH0510) for a product that no room takes."""
+    dots = [op for op in kernel_ops(kernel) if isinstance(op, Dot)]
+    queries = [_query(kernel, op, threads, target) for op in dots]
+    plans: dict[Dot, ContractionPlan] = {}
+    decisions: list[Decision] = []
+    errors: list[Diagnostic] = []
+    for op, query, answer in zip(dots, queries, choose(queries)):
+        subject = f"{op.result.name} = dot{'_t' if op.transpose_b else ''} {query.m}x{query.n}x{query.k} {query.operand}"
+        rejected = tuple((r.room, r.reason) for r in answer.rejected)
+        if answer.plan is None:
+            errors.append(
+                Diagnostic(
+                    code="PH0510",
+                    message=f"no way to compute this product ({query.m} x {query.n} x {query.k}, {query.operand})",
+                    span=op.span,
+                    notes=tuple(f"{room}: {reason}" for room, reason in rejected),
+                    help="without `require` the product may run in IEEE f32" if "ieee" not in op.kinds else None,
+                )
+            )
+            continue
+        plans[op] = answer.plan
+        reason = answer.plan.description
+        if answer.plan.kind == "ieee" and op.kinds[0] != "ieee":
+            reason += f"; no path for kind {op.kinds[0]} took it, so operands stay unrounded"
+        decisions.append(
+            Decision(
+                stage="contraction", subject=subject, choice=f"{answer.plan.room} ({answer.plan.kind})", reason=reason,
+                line=op.span.line, rejected=rejected,
+            )  # fmt: skip
+        )
+    if errors:
+        raise CompileError(errors)
+    return plans, tuple(decisions)
+
+
+def fix_kinds(kernel: KernelIR, plans: Mapping[Dot, ContractionPlan]) -> KernelIR:
+    """The kernel with every Dot's `kind` set to what its plan computes."""
+    by_result = {op.result: plan.kind for op, plan in plans.items()}
+
+    def fix(op: Op, values: object) -> list[Op] | None:
+        if isinstance(op, Dot) and op.result in by_result and op.kind != by_result[op.result]:
+            return [replace(op, kind=by_result[op.result])]
+        return None
+
+    return rewrite_kernel(kernel, fix)
+
+
+def _query(kernel: KernelIR, op: Dot, threads: int, target: Target) -> ContractionQuery:
+    m, n = op.result.shape
+    return ContractionQuery(
+        m=m, n=n, k=op.a.shape[1], operand=op.a.dtype, accumulator=op.result.dtype, kinds=op.kinds,
+        transpose_b=op.transpose_b, warps=threads // 32, whole_rows=_has_row_statistics(kernel, m),
+        options=kernel.options, target=target,
+    )  # fmt: skip
+
+
+def _has_row_statistics(kernel: KernelIR, rows: int) -> bool:
+    """Is something of one value per row computed or applied beside a product with this many rows?"""
+    for op in kernel_ops(kernel):
+        if isinstance(op, Reduce) and op.axis == 1 and op.operand.shape[:1] == (rows,) and len(op.operand.shape) == 2:
+            return True
+        if isinstance(op, Compute) and op.result.shape[:1] == (rows,) and any(a.shape == (rows, 1) for a in op.args):
+            if op.result.shape != (rows, 1):
+                return True
+    return False
+
+
+def rebind(kernel: KernelIR, plans: Mapping[Dot, ContractionPlan]) -> list[tuple[Dot, ContractionPlan]]:
+    """The plans for the Dots of a rewritten kernel, found by their results."""
+    by_result = {op.result: plan for op, plan in plans.items()}
+    return [(op, by_result[op.result]) for op in kernel_ops(kernel) if isinstance(op, Dot)]

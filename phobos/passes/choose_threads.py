@@ -1,0 +1,45 @@
+"""choose_threads: the CTA size, from @launch or from the largest tile's work.
+
+Precondition: simplified KernelIR. Result: threads (a multiple of 32 up to 1024) and the reason for the report.
+"""
+
+from __future__ import annotations
+
+from phobos.diagnostics import CompileError, Diagnostic
+from phobos.ir.abi import Decision
+from phobos.ir.tile import Dot, KernelIR
+from phobos.ir.walk import kernel_ops
+from phobos.layout.register import power_of_two_at_least
+
+_RESULTS_PER_THREAD = 64  # an 8 x 8 register tile: the FMA path's best balance of shared reads and registers
+_ELEMENTS_PER_THREAD = 8  # two 16-byte f32 accesses in flight per tensor
+
+
+def run(kernel: KernelIR) -> tuple[int, Decision]:
+    """Raises CompileError (PH0501) if @launch names a size that no CTA can have."""
+    asked = kernel.launch.threads
+    if asked is not None:
+        if asked % 32 or not 32 <= asked <= 1024:
+            raise CompileError(
+                Diagnostic(
+                    code="PH0501",
+                    message=f"@launch({asked}): a CTA has a multiple of 32 threads, from 32 to 1024",
+                    span=kernel.span,
+                    help=f"use @launch({min(1024, max(32, (asked + 31) // 32 * 32))})",
+                )
+            )
+        return asked, Decision(stage="threads", subject="CTA", choice=f"{asked} threads", reason="@launch")
+    dots = [op for op in kernel_ops(kernel) if isinstance(op, Dot)]
+    if dots:
+        results = max(op.result.shape[0] * op.result.shape[1] for op in dots)
+        threads = min(256, max(64, power_of_two_at_least(-(-results // _RESULTS_PER_THREAD))))
+        # A warp should have at least four rows of every product.
+        rows = min(op.result.shape[0] for op in dots)
+        while threads > 32 and threads // 32 * 4 > power_of_two_at_least(rows):
+            threads //= 2
+        why = f"the largest product has {results} results, {results // threads} a thread"
+    else:
+        size = max((v.type.size for op in kernel_ops(kernel) for v in op.defined() if v.is_tile), default=1)  # type: ignore[union-attr]
+        threads = min(512, max(32, power_of_two_at_least(-(-size // _ELEMENTS_PER_THREAD))))
+        why = f"the largest tile has {size} elements, {-(-size // threads)} a thread"
+    return threads, Decision(stage="threads", subject="CTA", choice=f"{threads} threads", reason=why)

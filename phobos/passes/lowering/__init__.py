@@ -1,0 +1,1 @@
+"""From SSA tiles to statements over named storage: one file per family of operations."""

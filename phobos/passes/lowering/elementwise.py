@@ -1,0 +1,300 @@
+"""Lowering of elementwise ops: expression trees over fragments, and changes of layout where trees meet."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from phobos.ir.abi import Decision
+from phobos.ir.scheduled import (
+    Apply,
+    BufferRef,
+    Contract,
+    Convert,
+    Expr,
+    Fragment,
+    FragmentRef,
+    Literal,
+    Map,
+    MoveRegisters,
+    Position,
+    Special,
+    WriteShared,
+)
+from phobos.ir.tile import Broadcast, Cast, Compute, Constant, Dot, GridSize, Iota, Op, ProgramId, Value
+from phobos.ir.types import DType
+from phobos.layout.register import RegisterLayout
+from phobos.layout.shared import SharedLayout
+from phobos.passes.lowering.context import Lowering, integer
+from phobos.source import Span
+
+_FAST = frozenset({"exp", "exp2", "log", "log2", "sin", "cos", "tanh", "sigmoid", "div", "rsqrt", "sqrt", "pow", "erf", "gelu"})
+
+
+# --- scalars ---------------------------------------------------------------------------------
+
+
+def scalar_op(ctx: Lowering, op: Op) -> None:
+    """Constant, ProgramId, GridSize, scalar Compute and Cast."""
+    if isinstance(op, Constant):
+        ctx.scalars[op.result] = Literal(op.result.dtype, op.value)
+    elif isinstance(op, ProgramId):
+        ctx.scalars[op.result] = Special(DType.INDEX, "ctaid", op.axis)
+        _keep(ctx, op.result, op)
+    elif isinstance(op, GridSize):
+        ctx.scalars[op.result] = Special(DType.INDEX, "nctaid", op.axis)
+    elif isinstance(op, Cast):
+        inner = ctx.scalar(op.operand)
+        ctx.scalars[op.result] = inner if op.operand.dtype is op.result.dtype else Convert(op.result.dtype, inner)
+    elif isinstance(op, Compute):
+        args = tuple(ctx.scalar(a) for a in op.args)
+        ctx.scalars[op.result] = Apply(op.result.dtype, op.fn, args, ctx.fast and op.fn in _FAST)
+        _keep(ctx, op.result, op)
+
+
+def _keep(ctx: Lowering, v: Value, op: Op) -> None:
+    """Gives the value a variable unless its one reader is a scalar op close by."""
+    readers = ctx.placement.readers.get(v, [])
+    if len(readers) == 1 and isinstance(readers[0], (Compute, Cast)) and not readers[0].result.is_tile:
+        if v in ctx.scope.last_use and not isinstance(op, ProgramId):
+            return
+    ctx.set_scalar(v, ctx.scalars[v], op.span)
+
+
+# --- tiles -----------------------------------------------------------------------------------
+
+
+def tile_expr(ctx: Lowering, v: Value, layout: RegisterLayout, span: Span) -> Expr:
+    """The value's element at the current position of a statement over `layout` (to which its shape broadcasts)."""
+    if not v.is_tile:
+        return ctx.scalar(v)
+    if v in ctx.placement.inlined:
+        op = ctx.placement.defs[v]
+        if isinstance(op, Iota):
+            if v.shape[op.axis] == 1:
+                return Literal(v.dtype, 0)
+            position = Position(DType.INDEX, op.axis)
+            return position if v.dtype is DType.INDEX else Convert(v.dtype, position)
+        if isinstance(op, Broadcast):
+            return tile_expr(ctx, op.operand, layout, span)
+        if isinstance(op, Cast):
+            return Convert(v.dtype, tile_expr(ctx, op.operand, layout, span))
+        assert isinstance(op, Compute)
+        args = tuple(tile_expr(ctx, a, layout, span) for a in op.args)
+        return Apply(v.dtype, op.fn, args, ctx.fast and op.fn in _FAST)
+    return FragmentRef(v.dtype, fragment_as(ctx, v, layout.broadcast_source(v.shape), span))
+
+
+def fragment_as(ctx: Lowering, v: Value, layout: RegisterLayout, span: Span) -> Fragment:
+    """The value in registers of `layout`, converted if it lives in another one."""
+    fragment = ctx.fragments[v]
+    if fragment.layout == layout:
+        return fragment
+    cache = ctx.scope.converted
+    if (v, layout) not in cache:
+        cache[v, layout] = convert(ctx, fragment, layout, v.name, span)
+    return cache[v, layout]
+
+
+def convert(ctx: Lowering, source: Fragment, layout: RegisterLayout, hint: str, span: Span) -> Fragment:
+    """A change of layout: by moving registers where every thread already has what it needs, else through shared memory."""
+    moves = register_moves(source.layout, layout)
+    target = ctx.new_fragment(hint, source.dtype, layout)
+    subject = f"{hint}: {source.layout} to {layout}"
+    if moves is not None:
+        ctx.emit(MoveRegisters(span=span, target=target, source=source, moves=moves))
+        ctx.decisions.append(
+            Decision(stage="conversion", subject=subject, choice="registers", reason="no thread lacks an element", line=span.line)
+        )
+        return target
+    shared = exchange_layout(layout.shape, source.dtype.bytes)
+    buffer = ctx.new_buffer(f"{hint}_x", source.dtype, shared)
+    write_buffer(ctx, buffer, source, span)
+    read_buffer(ctx, target, buffer, span)
+    ctx.decisions.append(
+        Decision(
+            stage="conversion", subject=subject, choice=f"through {buffer.bytes} bytes of shared memory",
+            reason="elements change threads", line=span.line,
+        )  # fmt: skip
+    )
+    return target
+
+
+def exchange_layout(shape: tuple[int, ...], itemsize: int) -> SharedLayout:
+    """Row-major, with rows of many elements spread over banks by one word."""
+    pad = 4 // itemsize if len(shape) > 1 and shape[-1] * itemsize % 128 == 0 and itemsize < 4 else 0
+    if itemsize >= 4 and len(shape) > 1 and shape[-1] * itemsize % 128 == 0:
+        pad = 1
+    return SharedLayout.row_major(shape, itemsize, pad)
+
+
+def positions(rank: int) -> tuple[Expr, ...]:
+    return tuple(Position(DType.INDEX, a) for a in range(rank))
+
+
+def write_buffer(ctx: Lowering, buffer: "object", source: Fragment, span: Span) -> None:
+    ctx.emit(WriteShared(span=span, buffer=buffer, source=source, at=positions(source.layout.rank)))  # type: ignore[arg-type]
+
+
+def read_buffer(ctx: Lowering, target: Fragment, buffer: "object", span: Span) -> None:
+    at = positions(target.layout.rank)
+    value = BufferRef(target.dtype, buffer, at, tile_guard(target.layout))  # type: ignore[arg-type]
+    ctx.emit(Map(span=span, target=target, value=value))
+
+
+def tile_guard(layout: RegisterLayout) -> Expr | None:
+    """True where the position is inside the tile; None if there is no padding."""
+    guard: Expr | None = None
+    for axis, extent in enumerate(layout.shape):
+        if layout.padded(axis):
+            test = Apply(DType.BOOL, "lt", (Position(DType.INDEX, axis), integer(extent)))
+            guard = test if guard is None else Apply(DType.BOOL, "and", (guard, test))
+    return guard
+
+
+def register_moves(source: RegisterLayout, target: RegisterLayout) -> tuple[int, ...] | None:
+    """For each register of `target`, the register of `source` with the same element in the same thread, if that is one
+    map for all threads; None otherwise."""
+    if source.warps != target.warps or source.shape != target.shape:
+        return None
+    if target.registers * target.warps > 1 << 16:
+        return None
+    ps, pt = source.positions, target.positions
+    moves: list[int] = []
+    for r in range(target.registers):
+        want = pt[:, :, r, :]
+        valid = target.valid[:, :, r]
+        if not valid.any():
+            moves.append(0)
+            continue
+        found = -1
+        for s in range(source.registers):
+            if bool(np.all((ps[:, :, s, :] == want).all(axis=-1) | ~valid)):
+                found = s
+                break
+        if found < 0:
+            return None
+        moves.append(found)
+    return tuple(moves)
+
+
+def materialise(ctx: Lowering, v: Value, value: Expr, span: Span, reusable: tuple[Value, ...] = ()) -> Fragment:
+    """Evaluates a tree into registers: in place of an operand that dies here if one fits, else into new ones."""
+    layout = ctx.layout(v)
+    for old in reusable:
+        if old.is_tile and old not in ctx.placement.inlined and ctx.dies_here(old):
+            fragment = ctx.fragments.get(old)
+            if fragment is not None and fragment.layout == layout and fragment.dtype is v.dtype:
+                ctx.emit(Map(span=span, target=fragment, value=value, declare=False))
+                ctx.bind(v, fragment)
+                return fragment
+    fragment = ctx.new_fragment(v.name, v.dtype, layout)
+    ctx.emit(Map(span=span, target=fragment, value=value))
+    ctx.bind(v, fragment)
+    return fragment
+
+
+def leaves(ctx: Lowering, v: Value) -> tuple[Value, ...]:
+    """Tile values that an inlined tree reads from registers."""
+    if v not in ctx.placement.inlined:
+        return (v,) if v.is_tile else ()
+    return tuple(x for a in ctx.placement.defs[v].operands() for x in leaves(ctx, a))
+
+
+def tile_op(ctx: Lowering, op: Op) -> None:
+    """Compute, Cast, Broadcast and Iota on tiles that are not inlined."""
+    (v,) = op.defined()
+    if v in ctx.placement.inlined:
+        return
+    layout = ctx.layout(v)
+    if isinstance(op, Compute):
+        if op.fn == "add" and any(a in ctx.placement.deferred for a in op.args):
+            accumulate(ctx, op)
+            return
+        args = tuple(tile_expr(ctx, a, layout, op.span) for a in op.args)
+        value: Expr = Apply(v.dtype, op.fn, args, ctx.fast and op.fn in _FAST)
+    else:
+        assert isinstance(op, Cast)
+        value = Convert(v.dtype, tile_expr(ctx, op.operand, layout, op.span))
+    operands = tuple(x for a in op.operands() for x in leaves(ctx, a))
+    materialise(ctx, v, value, op.span, operands)
+
+
+# --- products --------------------------------------------------------------------------------
+
+
+def dot_op(ctx: Lowering, op: Dot) -> None:
+    if op.result in ctx.placement.deferred:
+        return
+    plan = ctx.plans[op]
+    target = ctx.new_fragment(op.result.name, op.result.dtype, plan.c_layout)
+    zero: Expr = Literal(op.result.dtype, 0.0 if op.result.dtype.is_float else 0)
+    ctx.emit(Map(span=op.span, target=target, value=zero))
+    _contract(ctx, op, target)
+    ctx.bind(op.result, target)
+
+
+def accumulate(ctx: Lowering, op: Compute) -> None:
+    """x + dot(...): the product accumulates on x, in place where x dies."""
+    first, second = op.args
+    product, other = (second, first) if second in ctx.placement.deferred else (first, second)
+    dot = ctx.placement.defs[product]
+    assert isinstance(dot, Dot)
+    plan = ctx.plans[dot]
+    value = tile_expr(ctx, other, plan.c_layout, op.span)
+    target: Fragment | None = None
+    for leaf in leaves(ctx, other):
+        candidate = ctx.fragments.get(leaf)
+        if candidate is None or not ctx.dies_here(leaf):
+            continue
+        if candidate.layout == plan.c_layout and candidate.dtype is product.dtype:
+            target = candidate
+            if not (isinstance(value, FragmentRef) and value.fragment is target):
+                ctx.emit(Map(span=op.span, target=target, value=value, declare=False))
+            break
+    if target is None:
+        target = ctx.new_fragment(op.result.name, product.dtype, plan.c_layout)
+        ctx.emit(Map(span=op.span, target=target, value=value))
+    _contract(ctx, dot, target)
+    layout = ctx.layout(op.result)
+    if layout != plan.c_layout:
+        target = convert(ctx, target, layout, op.result.name, op.span)
+    ctx.bind(op.result, target)
+
+
+def _contract(ctx: Lowering, op: Dot, target: Fragment) -> None:
+    plan = ctx.plans[op]
+    a = operand_buffer(ctx, op.a, plan.a_layout, op.span)
+    b = operand_buffer(ctx, op.b, plan.b_layout, op.span)
+    ctx.emit(Contract(span=op.span, plan=plan, accumulator=target, a=a, b=b))
+
+
+def operand_buffer(ctx: Lowering, v: Value, layout: SharedLayout, span: Span):  # type: ignore[no-untyped-def]
+    """The shared tile that holds `v`: where it was staged, or where it is put now from registers."""
+    known = ctx.operands.get((v, layout))
+    if known is not None:
+        return known
+    source = ctx.fragments.get(v)
+    if source is None:
+        own = ctx.layout(v)
+        source = ctx.new_fragment(v.name, v.dtype, own)
+        ctx.emit(Map(span=span, target=source, value=tile_expr(ctx, v, own, span)))
+    buffer = ctx.new_buffer(f"{v.name}_s", v.dtype, layout)
+    write_buffer(ctx, buffer, source, span)
+    return buffer
+
+
+def publish_operands(ctx: Lowering, v: Value, span: Span) -> None:
+    """Puts a value that products read from shared memory there as soon as it exists, so that a loop which reads an
+    invariant operand does not write it again and again."""
+    if v in ctx.placement.inlined or v in ctx.placement.staged or v not in ctx.fragments:
+        return
+    for reader in dict.fromkeys(ctx.placement.readers.get(v, [])):
+        if isinstance(reader, Dot):
+            plan = ctx.plans[reader]
+            for operand, layout in ((reader.a, plan.a_layout), (reader.b, plan.b_layout)):
+                if operand is v and (v, layout) not in ctx.operands:
+                    buffer = ctx.new_buffer(f"{v.name}_s", v.dtype, layout)
+                    write_buffer(ctx, buffer, ctx.fragments[v], span)
+                    ctx.operands[v, layout] = buffer
+
+

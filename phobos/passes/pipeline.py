@@ -1,0 +1,91 @@
+"""The ordered list of passes: from the checked tile IR to a schedule with barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from phobos.ir.abi import Decision, Specialization
+from phobos.ir.scheduled import Schedule
+from phobos.ir.tile import KernelIR
+from phobos.passes import (
+    assign_layouts,
+    assign_storage,
+    choose_contractions,
+    choose_threads,
+    hoist,
+    pack_shared,
+    place_barriers,
+    placement,
+    prove_bounds,
+    simplify,
+)
+from phobos.passes.facts import ScalarFacts
+from phobos.target import Target
+
+Observer = Callable[[str, KernelIR | Schedule], None]
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """The tile IR as finally scheduled (kinds of products fixed: what the reference should run) and the schedule."""
+
+    kernel: KernelIR
+    schedule: Schedule
+
+
+def _ignore(stage: str, state: KernelIR | Schedule) -> None:
+    return None
+
+
+def run(
+    kernel: KernelIR,
+    target: Target,
+    spec: Specialization,
+    *,
+    debug: bool = False,
+    fast_math: bool = False,
+    observe: Observer = _ignore,
+) -> Lowered:
+    """Runs every pass in order; `observe` sees the state after each. Raises CompileError for what cannot be lowered."""
+    # --- tile IR to tile IR
+    kernel = simplify.run(kernel, spec.overlap)
+    observe("simplify", kernel)
+    kernel = hoist.run(kernel, spec.overlap)
+    observe("hoist", kernel)
+    kernel = simplify.run(kernel, spec.overlap)
+    observe("simplify again", kernel)
+    kernel = prove_bounds.run(kernel, spec)
+    observe("prove_bounds", kernel)
+    # --- decisions about it
+    threads, thread_decision = choose_threads.run(kernel)
+    plans, contraction_decisions = choose_contractions.run(kernel, threads, target)
+    kernel = choose_contractions.fix_kinds(kernel, plans)
+    plans = {op: plan for op, plan in choose_contractions.rebind(kernel, plans)}
+    observe("choose_contractions", kernel)
+    facts = ScalarFacts(kernel, spec)
+    place = placement.analyse(kernel)
+    layouts = assign_layouts.run(kernel, plans, place, facts, threads)
+    # --- scheduled IR
+    schedule = assign_storage.run(
+        kernel, spec, facts, place, layouts, plans, threads, debug=debug, fast_math=fast_math
+    )
+    layout_decisions = tuple(
+        Decision(stage="layout", subject=f"{v.name}: {v.type}", choice=str(layout), reason=_layout_reason(v, plans), line=v.span.line)
+        for v, layout in layouts.items()
+        if v not in place.inlined and v not in place.staged and v not in place.deferred
+    )
+    schedule = replace(
+        schedule, decisions=(thread_decision, *contraction_decisions, *dict.fromkeys(layout_decisions), *schedule.decisions)
+    )
+    observe("assign_storage", schedule)
+    schedule = pack_shared.run(schedule, target, kernel.dynshared)
+    observe("pack_shared", schedule)
+    schedule = place_barriers.run(schedule)
+    observe("place_barriers", schedule)
+    return Lowered(kernel, schedule)
+
+
+def _layout_reason(v: object, plans: object) -> str:
+    results = {op.result for op in plans}  # type: ignore[attr-defined]
+    return "accumulator of its product" if v in results else "adopted from the values it is computed with"

@@ -1,0 +1,146 @@
+"""place_barriers: block-wide barriers where, and only where, hazards between threads need them.
+
+Precondition: a Schedule with byte offsets and no barriers. Postcondition: on every path, two accesses of different
+threads to one byte of shared memory or one tensor element, one of them a write, have a barrier between; and no single
+barrier can be removed without breaking that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from phobos.ir.abi import Decision
+from phobos.ir.scheduled import (
+    Barrier,
+    BreakStmt,
+    ContinueStmt,
+    ForStmt,
+    IfStmt,
+    ReturnStmt,
+    Schedule,
+    Stmt,
+    WhileStmt,
+)
+from phobos.passes.effects import Access, accesses, conflict
+
+State = frozenset[Access]
+
+
+class _Analysis:
+    """Walks the statements with the set of accesses since the last barrier; `insert` adds barriers on conflicts, else
+    conflicts are only counted."""
+
+    def __init__(self, schedule: Schedule, barriers: set[Stmt], insert: bool):
+        self.schedule, self.barriers, self.insert = schedule, barriers, insert
+        self.overlap = frozenset(a for a in schedule.tensor_dims if a not in schedule.restrict)
+        self.conflicts = 0
+        self.reasons: dict[Stmt, set[str]] = {}
+
+    def run(self) -> None:
+        self._block(self.schedule.body, frozenset(), [])
+
+    def _block(self, statements: tuple[Stmt, ...], state: State | None, loops: list[list[State]]) -> State | None:
+        for s in statements:
+            if state is None:
+                return None
+            state = self._statement(s, state, loops)
+        return state
+
+    def _own(self, s: Stmt, state: State) -> State:
+        if s in self.barriers:
+            state = frozenset()
+        own = accesses(s)
+        clashes = [(a, b) for a in state for b in own if conflict(a, b, self.schedule.offsets, self.overlap)]
+        if clashes:
+            self.conflicts += len(clashes)
+            if self.insert:
+                self.barriers.add(s)
+                state = frozenset()
+            self.reasons.setdefault(s, set()).update(f"{b.what} after {a.what}" for a, b in clashes)
+        return state | frozenset(own)
+
+    def _statement(self, s: Stmt, state: State, loops: list[list[State]]) -> State | None:
+        if isinstance(s, IfStmt):
+            state = self._own(s, state)
+            ends = [self._block(b, state, loops) for b in (s.then, s.orelse)]
+            live = [e for e in ends if e is not None]
+            return frozenset().union(*live) if live else None
+        if isinstance(s, (ForStmt, WhileStmt)):
+            return self._loop(s, state)
+        if isinstance(s, BreakStmt):
+            loops[-1][0] = loops[-1][0] | state
+            return None
+        if isinstance(s, ContinueStmt):
+            loops[-1][1] = loops[-1][1] | state
+            return None
+        if isinstance(s, ReturnStmt):
+            return None
+        return self._own(s, state)
+
+    def _loop(self, s: ForStmt | WhileStmt, state: State) -> State:
+        name = s.index.name if isinstance(s, ForStmt) else f"while:{id(s)}"
+        if isinstance(s, ForStmt):
+            state = self._own(s, state)
+        entry = state
+        while True:
+            frame: list[State] = [frozenset(), frozenset()]  # states at break and at continue
+            if isinstance(s, WhileStmt):
+                head = self._block(s.head, entry, [frame])
+                assert head is not None
+                entry_body = self._own(s, head)
+            else:
+                entry_body = entry
+            end = self._block(s.body, entry_body, [frame])
+            back = frame[1] | (end if end is not None else frozenset())
+            # Values carried by a `while` change from one iteration to the next like an index does.
+            aged = frozenset(a.aged(name) for a in back)
+            if aged <= entry:
+                return entry_body | frame[0] | back
+            entry = entry | aged
+
+
+def run(schedule: Schedule) -> Schedule:
+    barriers: set[Stmt] = set()
+    reasons: dict[Stmt, set[str]] = {}
+    while True:  # a barrier that the back edge of a loop asks for changes what holds further up
+        before = len(barriers)
+        analysis = _Analysis(schedule, barriers, insert=True)
+        analysis.run()
+        for s, why in analysis.reasons.items():
+            reasons.setdefault(s, set()).update(why)
+        if len(barriers) == before:
+            break
+    for s in sorted(barriers, key=lambda s: (s.span.line, s.span.column), reverse=True):
+        without = _Analysis(schedule, barriers - {s}, insert=False)
+        without.run()
+        if not without.conflicts:
+            barriers.discard(s)
+    body = _insert(schedule.body, barriers, reasons)
+    decisions = tuple(
+        Decision(
+            stage="barrier", subject=f"before line {s.span.line}", choice="block-wide barrier",
+            reason="; ".join(sorted(reasons.get(s, {"hazard"}))[:3]), line=s.span.line,
+        )  # fmt: skip
+        for s in sorted(barriers, key=lambda s: (s.span.line, s.span.column))
+    )
+    return replace(schedule, body=body, decisions=(*schedule.decisions, *decisions))
+
+
+def _insert(statements: tuple[Stmt, ...], barriers: set[Stmt], reasons: dict[Stmt, set[str]]) -> tuple[Stmt, ...]:
+    out: list[Stmt] = []
+    for s in statements:
+        new = s
+        if isinstance(s, ForStmt):
+            new = replace(s, body=_insert(s.body, barriers, reasons))
+        elif isinstance(s, WhileStmt):
+            head = _insert(s.head, barriers, reasons)
+            if s in barriers:  # its condition reads what the head wrote
+                head = (*head, Barrier(span=s.span, reasons=tuple(sorted(reasons.get(s, ())))))
+            out.append(replace(s, head=head, body=_insert(s.body, barriers, reasons)))
+            continue
+        elif isinstance(s, IfStmt):
+            new = replace(s, then=_insert(s.then, barriers, reasons), orelse=_insert(s.orelse, barriers, reasons))
+        if s in barriers:
+            out.append(Barrier(span=s.span, reasons=tuple(sorted(reasons.get(s, ())))))
+        out.append(new)
+    return tuple(out)

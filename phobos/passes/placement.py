@@ -1,0 +1,87 @@
+"""placement: which tile values exist as registers and which are evaluated inside the statement that reads them.
+
+An analysis of the simplified KernelIR. A value is *inlined* when recomputing it is free (iota, broadcasts, arithmetic on
+those) or when its single reader is an elementwise op or a reduction of the same shape in the same block. A Dot is
+*deferred* when its single reader adds it to a tile in the same block: it then accumulates there in place.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from phobos.ir.tile import Block, Broadcast, Cast, Compute, Dot, Iota, KernelIR, Load, Op, Reduce, Value
+from phobos.ir.walk import definitions, kernel_ops, uses, walk, walk_blocks
+
+_CHEAP = frozenset({"add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "neg"})
+
+
+@dataclass(frozen=True, eq=False)
+class Placement:
+    inlined: frozenset[Value]
+    deferred: frozenset[Value]  # results of Dots that accumulate into their reader's tile
+    staged: frozenset[Value]  # results of Loads that go straight to shared memory
+    readers: dict[Value, list[Op]]
+    defs: dict[Value, Op]
+
+    def last_uses(self, block: Block) -> dict[Value, int]:
+        """For each value read in the block or below: index of the op of this block by which it is read last, an
+        inlined or deferred op counting where its own reader stands."""
+        last: dict[Value, int] = {}
+        for index in range(len(block.ops) - 1, -1, -1):
+            op = block.ops[index]
+            at = index
+            for v in op.defined():
+                if v in self.inlined or v in self.deferred:
+                    at = max(at, last.get(v, index))
+            read = list(op.operands())
+            for nested in op.blocks():
+                for inner in walk(nested):
+                    read.extend(inner.operands())
+            for v in read:
+                last[v] = max(last.get(v, -1), at)
+        return last
+
+
+def analyse(kernel: KernelIR) -> Placement:
+    defs = definitions(kernel.body)
+    readers = uses(kernel.body)
+    home: dict[Op, Block] = {op: block for block in walk_blocks(kernel.body) for op in block.ops}
+    inlined: set[Value] = set()
+    deferred: set[Value] = set()
+    staged: set[Value] = set()
+    for op in kernel_ops(kernel):
+        for v in op.defined():
+            if not v.is_tile:
+                continue
+            who = readers.get(v, [])
+            if _free(op, inlined):
+                inlined.add(v)
+            elif isinstance(op, (Compute, Cast)) and len(who) == 1 and home[who[0]] is home[op]:
+                reader = who[0]
+                same_shape = isinstance(reader, (Compute, Cast)) and reader.result.shape == v.shape
+                if same_shape or isinstance(reader, Reduce):
+                    inlined.add(v)
+            elif isinstance(op, Load) and who and all(_is_operand(r, v) for r in who):
+                staged.add(v)
+            elif isinstance(op, Dot) and len(who) == 1 and home[who[0]] is home[op]:
+                reader = who[0]
+                if isinstance(reader, Compute) and reader.fn == "add" and reader.result.type == v.type:
+                    other = [a for a in reader.args if a is not v]
+                    if other and other[0] not in deferred and other[0].shape == v.shape:
+                        deferred.add(v)
+    return Placement(frozenset(inlined), frozenset(deferred), frozenset(staged), readers, defs)
+
+
+def _free(op: Op, inlined: set[Value]) -> bool:
+    if isinstance(op, (Iota, Broadcast)):
+        return True
+    if isinstance(op, Cast):
+        return op.operand in inlined and not op.result.dtype.is_float
+    if isinstance(op, Compute) and op.fn in _CHEAP and op.result.is_tile:
+        tiles = [a for a in op.args if a.is_tile]
+        return bool(tiles) and all(a in inlined for a in tiles) and not op.result.dtype.is_float
+    return False
+
+
+def _is_operand(reader: Op, v: Value) -> bool:
+    return isinstance(reader, Dot)

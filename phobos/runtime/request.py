@@ -1,0 +1,127 @@
+"""What callers ask for - configuration, extents, dtypes - in the forms that the pipeline takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from phobos.diagnostics import CompileError, Diagnostic, nearest
+from phobos.ir.abi import Specialization, TensorFacts
+from phobos.ir.types import DTYPE_BY_NAME, DType
+from phobos.runtime.facts import KernelFacts
+from phobos.runtime.pipeline import Config, KernelInfo
+
+# Stands for an extent that nobody named: large, and a multiple of every power of two that matters.
+_LARGE = 4096
+
+
+def config_items(config: Any) -> Config:
+    """A configuration as sorted (name, value) pairs; values are plain int, float, bool or str.
+
+    Raises CompileError PH0607 for anything else. Names and values are judged by the checker.
+    """
+    if config is None:
+        return ()
+    if not isinstance(config, Mapping):
+        raise CompileError(
+            Diagnostic(
+                code="PH0607",
+                message=f"a configuration is a mapping such as {{'BR': 64}}, not a {type(config).__name__}",
+            )
+        )
+    out = []
+    for name, value in config.items():
+        plain = _plain(value)
+        if not isinstance(name, str) or plain is None:
+            raise CompileError(
+                Diagnostic(
+                    code="PH0607",
+                    message=f"configuration entry {name!r}: {value!r} must be a name with a number, a bool or a word",
+                )
+            )
+        out.append((name, plain))
+    return tuple(sorted(out))
+
+
+def _plain(value: Any) -> int | float | bool | str | None:
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():  # NumPy scalars
+        item = value.item()
+        return item if isinstance(item, (bool, int, float)) else None
+    return None
+
+
+def extents(info: KernelInfo, dims: Any) -> dict[str, int]:
+    """Extents by dim name. Raises CompileError PH0315 for an unknown dim, PH0607 for a value that is no extent."""
+    if dims is None:
+        return {}
+    if not isinstance(dims, Mapping):
+        raise CompileError(
+            Diagnostic(code="PH0607", message=f"dims is a mapping such as {{'N': 4096}}, not a {type(dims).__name__}")
+        )
+    out: dict[str, int] = {}
+    for name, value in dims.items():
+        if name not in info.dims:
+            guess = nearest(str(name), info.dims)
+            raise CompileError(
+                Diagnostic(
+                    code="PH0315",
+                    message=f"kernel {info.name!r} has no dim {name!r}; it has {', '.join(info.dims) or 'none'}",
+                    help=f"did you mean {guess!r}?" if guess else None,
+                )
+            )
+        plain = _plain(value)
+        if not isinstance(plain, int) or isinstance(plain, bool) or plain < 0:
+            raise CompileError(Diagnostic(code="PH0607", message=f"dim {name!r} = {value!r} is not an extent"))
+        out[name] = plain
+    return out
+
+
+def guided_spec(facts: KernelFacts, default: Specialization, dims: Mapping[str, int]) -> Specialization:
+    """The specialization for contiguous tensors of these extents; unnamed ones count as large and aligned."""
+    if not dims:
+        return default
+    tensors = []
+    wide = False
+    for tensor in facts.tensors:
+        sizes = [dims.get(d, _LARGE) if isinstance(d, str) else d for d in tensor.dims]
+        step, aligned = 1, True
+        for size in reversed(sizes[1:]):
+            step *= max(1, size)
+            aligned = aligned and step * tensor.dtype.bytes % 16 == 0
+        wide = wide or step * (sizes[0] if sizes else 1) > 2**31 - 1
+        tensors.append((tensor.name, TensorFacts(align16=aligned, contiguous=True)))
+    multiples = tuple((d, 16 if dims.get(d, _LARGE) % 16 == 0 else 1) for d in facts.dims)
+    bits = 64 if (wide and facts.index != "32") or facts.index == "64" else 32
+    return replace(default, tensors=tuple(tensors), dim_multiple=multiples, index_bits=bits)
+
+
+def parse_dtypes(info: KernelInfo, dtypes: Mapping[str, Any]) -> tuple[tuple[str, DType], ...]:
+    """Values of dtype parameters given as names ("f16") or DTypes. Raises CompileError PH0606."""
+    out = []
+    for name, value in dtypes.items():
+        if name not in info.dtype_params:
+            guess = nearest(name, info.dtype_params)
+            raise CompileError(
+                Diagnostic(
+                    code="PH0606",
+                    message=f"kernel {info.name!r} has no dtype parameter {name!r}"
+                    + (f"; it has {', '.join(info.dtype_params)}" if info.dtype_params else ""),
+                    help=f"did you mean {guess!r}?" if guess else None,
+                )
+            )
+        dtype = value if isinstance(value, DType) else DTYPE_BY_NAME.get(str(value))
+        if dtype is None or dtype is DType.INDEX:
+            known = [d.value for d in DType if d is not DType.INDEX]
+            guess = nearest(str(value), known)
+            raise CompileError(
+                Diagnostic(
+                    code="PH0606",
+                    message=f"{value!r} is not a dtype; known: {', '.join(known)}",
+                    help=f"did you mean {guess!r}?" if guess else None,
+                )
+            )
+        out.append((name, dtype))
+    return tuple(sorted(out, key=lambda item: item[0]))

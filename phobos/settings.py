@@ -1,0 +1,57 @@
+"""Every PHOBOS_* environment variable, typed, in one place."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def cache_dir() -> Path:
+    """PHOBOS_CACHE_DIR, else $XDG_CACHE_HOME/phobos, else ~/.cache/phobos. Holds cubins, the parser's tables,
+    emulator builds and tuning results; everything in it can be deleted at any time."""
+    explicit = os.environ.get("PHOBOS_CACHE_DIR")
+    if explicit:
+        return Path(explicit).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    root = Path(base) if base else Path("~/.cache").expanduser()
+    return root / "phobos"
+
+
+def cache_enabled() -> bool:
+    """PHOBOS_NO_CACHE=1 turns the disk cache off."""
+    return os.environ.get("PHOBOS_NO_CACHE", "") not in ("1", "true", "yes")
+
+
+def cache_limit() -> int:
+    """PHOBOS_CACHE_MB: how many MiB each part of the disk cache may hold, default 1024. In bytes."""
+    return int(_positive_float("PHOBOS_CACHE_MB", 1024.0) * 2**20)
+
+
+def host_compiler() -> str:
+    """PHOBOS_CXX: the C++17 compiler of the emulator, default g++."""
+    return os.environ.get("PHOBOS_CXX", "g++")
+
+
+def emulator_timeout() -> float:
+    """PHOBOS_EMULATOR_TIMEOUT: seconds after which an emulated launch is reported as hung, default 60."""
+    return _positive_float("PHOBOS_EMULATOR_TIMEOUT", 60.0)
+
+
+def _positive_float(name: str, default: float) -> float:
+    from phobos.diagnostics import CompileError, Diagnostic
+
+    text = os.environ.get(name)
+    if text is None:
+        return default
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not value > 0:
+        raise CompileError(Diagnostic(code="PH0903", message=f"{name}={text!r} is not a positive number"))
+    return value
+
+
+def show_traceback() -> bool:
+    """PHOBOS_TRACEBACK=1 lets an internal error of the command line show its Python traceback."""
+    return os.environ.get("PHOBOS_TRACEBACK", "") in ("1", "true", "yes")

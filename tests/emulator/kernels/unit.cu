@@ -1,0 +1,144 @@
+// unit kernels: each helper against the layout that the PTX ISA states, written out by hand here
+#line 1 "unit.ph"
+// D[16,8] = A[16,K] B[K,8] from global memory, fragments filled element by element by the formulas of the PTX ISA
+PH_KERNEL(32, 1) u_mma(ph_global<const unsigned short> A, ph_global<const unsigned short> B, ph_global<float> D, int kind) {
+  const int lane = ph_tid(), g = lane >> 2, t = lane & 3;
+  unsigned a[4], b[2];
+  float c[4] = {0.f, 0.f, 0.f, 0.f};
+  for (int i = 0; i < 8; i++) {
+    const int row = (i < 2 || (i >= 4 && i < 6)) ? g : g + 8, col = t * 2 + (i & 1) + (i >= 4 ? 8 : 0);
+    const unsigned x = (unsigned short)A[row * 16 + col];
+    if (i & 1) a[i >> 1] |= x << 16; else a[i >> 1] = x;
+  }
+  for (int i = 0; i < 4; i++) {
+    const int row = t * 2 + (i & 1) + (i >= 2 ? 8 : 0);
+    const unsigned x = (unsigned short)B[row * 8 + g];
+    if (i & 1) b[i >> 1] |= x << 16; else b[i >> 1] = x;
+  }
+  if (kind == 0) ph_mma_f16(c, a, b); else ph_mma_bf16(c, a, b);
+  for (int i = 0; i < 4; i++) D[(i < 2 ? g : g + 8) * 8 + t * 2 + (i & 1)] = c[i];
+}
+PH_KERNEL(32, 1) u_tf32(ph_global<const float> A, ph_global<const float> B, ph_global<float> D) {
+  const int lane = ph_tid(), g = lane >> 2, t = lane & 3;
+  unsigned a[4], b[2];
+  float c[4] = {0.f, 0.f, 0.f, 0.f};
+  for (int i = 0; i < 4; i++) a[i] = ph_f2tf32(A[((i & 1) ? g + 8 : g) * 8 + (i < 2 ? t : t + 4)]);
+  for (int i = 0; i < 2; i++) b[i] = ph_f2tf32(B[(i ? t + 4 : t) * 8 + g]);
+  ph_mma_tf32(c, a, b);
+  for (int i = 0; i < 4; i++) D[(i < 2 ? g : g + 8) * 8 + t * 2 + (i & 1)] = c[i];
+}
+// ldmatrix: 32 rows of 8 halves; out[variant][lane][reg]; variants x1 x2 x4 x1t x2t x4t
+PH_KERNEL(32, 1) u_ldmatrix(ph_global<const unsigned short> X, ph_global<unsigned> R) {
+  const int lane = ph_tid();
+  const ph_shared<unsigned short> s = ph_smem<unsigned short>(0);
+  for (int j = 0; j < 8; j++) s[lane * 8 + j] = X[lane * 8 + j];
+  ph_syncwarp();
+  unsigned r[6][4] = {};
+  ph_ldmatrix_x1(r[0], s + lane * 8);
+  ph_ldmatrix_x2(r[1], s + lane * 8);
+  ph_ldmatrix_x4(r[2], s + lane * 8);
+  ph_ldmatrix_x1_trans(r[3], s + lane * 8);
+  ph_ldmatrix_x2_trans(r[4], s + lane * 8);
+  ph_ldmatrix_x4_trans(r[5], s + lane * 8);
+  for (int v = 0; v < 6; v++) for (int i = 0; i < 4; i++) R[(v * 32 + lane) * 4 + i] = r[v][i];
+}
+template<class T> PH_DEVICE void shuffles(ph_global<const T> X, ph_global<T> Y) {
+  const int tid = ph_tid();
+  const T x = X[tid];
+  Y[tid] = ph_shfl_xor(x, 5);
+  Y[64 + tid] = ph_shfl_up(x, 3);
+  Y[128 + tid] = ph_shfl_down(x, 7);
+  Y[192 + tid] = ph_shfl_idx(x, 9);
+}
+PH_KERNEL(64, 1) u_shuffle(ph_global<const float> A, ph_global<float> AY, ph_global<const double> B, ph_global<double> BY,
+                           ph_global<const ph_half> C, ph_global<ph_half> CY, ph_global<const bool> D, ph_global<bool> DY,
+                           ph_global<const ph_i64> E, ph_global<ph_i64> EY, ph_global<const signed char> F, ph_global<signed char> FY) {
+  shuffles(A, AY);
+  shuffles(B, BY);
+  shuffles(C, CY);
+  shuffles(D, DY);
+  shuffles(E, EY);
+  shuffles(F, FY);
+}
+// C[32,16] = A[32,16] B[16,16] by wmma, one warp a row block
+PH_KERNEL(64, 1) u_wmma(ph_global<const ph_half> A, ph_global<const ph_half> B, ph_global<float> C) {
+  const int tid = ph_tid(), warp = tid >> 5, lane = tid & 31;
+  const ph_shared<ph_half> sA = ph_smem<ph_half>(0), sB = ph_smem<ph_half>(1024);
+  const ph_shared<float> sC = ph_smem<float>(1536);
+  for (int i = tid; i < 512; i += 64) sA[i] = A[i];
+  for (int i = tid; i < 256; i += 64) sB[i] = B[i];
+  ph_syncthreads();
+  ph_wmma_a<ph_half, false> a;
+  ph_wmma_b<ph_half, false> b;
+  ph_wmma_c c;
+  ph_wmma_fill(c, 0.f);
+  ph_wmma_load_a(a, sA + warp * 256, 16);
+  ph_wmma_load_b(b, sB, 16);
+  ph_wmma_mma(c, a, b);
+  for (int i = 0; i < 8; i++) c.x[i] *= 2.f;
+  ph_wmma_store(sC + warp * 256, 16, c);
+  ph_syncwarp();
+  for (int i = lane; i < 256; i += 32) C[warp * 256 + i] = sC[warp * 256 + i];
+}
+// named barriers: warp 0 produces, warps 1 and 2 consume; 1 = full, 2 = empty
+PH_KERNEL(96, 1) u_named(ph_global<const int> X, ph_global<int> Y, int n) {
+  const int tid = ph_tid(), warp = tid >> 5, lane = tid & 31;
+  const ph_shared<int> s = ph_smem<int>(0);
+  if (warp == 0) {
+    for (int i = 0; i < n; i++) {
+      if (i) ph_bar_sync(2, 96);
+      s[lane] = X[i * 32 + lane];
+      ph_bar_arrive(1, 96);
+    }
+  } else {
+    for (int i = 0; i < n; i++) {
+      ph_bar_sync(1, 96);
+      Y[((warp - 1) * n + i) * 32 + lane] = s[31 - lane] + 0;
+      if (i + 1 < n) ph_bar_arrive(2, 96);
+    }
+  }
+}
+PH_KERNEL(64, 1) u_atomic(ph_global<const int> X, ph_global<int> H, ph_global<float> S) {
+  const int tid = ph_tid();
+  const ph_shared<int> h = ph_smem<int>(0);
+  if (tid < 16) h[tid] = 0;
+  ph_syncthreads();
+  const int x = X[ph_ctaid_x() * 64 + tid];
+  ph_atomic_add(h, x & 15, 1);
+  ph_atomic_add(S, 0, (float)x);
+  ph_syncthreads();
+  if (tid < 16) { const int v = h[tid]; ph_atomic_add(H, tid, v); }
+}
+// wgmma from shared memory written by plain stores with the 128-byte swizzle: D[64,128] = A[64,64] B[64,128]; B is N-major in two panels
+PH_KERNEL(128, 1) u_wgmma_nmajor(ph_global<const ph_bf16> A, ph_global<const ph_bf16> B, ph_global<float> D) {
+  const int tid = ph_tid(), warp = tid >> 5, lane = tid & 31, g = lane >> 2, t = lane & 3;
+  const ph_shared<ph_bf16> sA = ph_smem<ph_bf16>(0), sB = ph_smem<ph_bf16>(8192);
+  for (int i = tid; i < 512; i += 128) {
+    const int r = i >> 3, c = i & 7;
+    ph_stv(sA, r * 64 + ((c ^ (r & 7)) << 3), ph_ldv<ph_vec<unsigned, 4>>(A, r * 64 + c * 8));
+  }
+  for (int i = tid; i < 1024; i += 128) {
+    const int k = i >> 4, panel = (i >> 3) & 1, c = i & 7;
+    ph_stv(sB, panel * 4096 + k * 64 + ((c ^ (k & 7)) << 3), ph_ldv<ph_vec<unsigned, 4>>(B, k * 128 + panel * 64 + c * 8));
+  }
+  ph_fence_proxy_async();
+  ph_syncthreads();
+  float d[64];
+  const ph_desc da = ph_wg_desc(sA, 16, 1024), db = ph_wg_desc(sB, 8192, 1024);
+  ph_wg_fence();
+  for (int kk = 0; kk < 4; kk++) ph_wgmma_ss_bf16<128, 1>(d, da + kk * 2, db + kk * 128, kk > 0);
+  ph_wg_commit();
+  ph_wg_wait<0>(d);
+  for (int i = 0; i < 64; i++) D[(warp * 16 + g + 8 * ((i >> 1) & 1)) * 128 + (i >> 2) * 8 + t * 2 + (i & 1)] = d[i];
+}
+// TMA tile past the edges, read back with the swizzle
+PH_KERNEL(32, 1) u_tma(PH_TENSORMAP m, ph_global<unsigned short> Y, int c0, int c1) {
+  const int lane = ph_tid();
+  const ph_shared<unsigned short> s = ph_smem<unsigned short>(0);
+  const ph_mbar bar = ph_smem<ph_u64>(1024);
+  if (lane == 0) { ph_mbar_init(bar, 1); ph_fence_mbar_init(); }
+  ph_syncwarp();
+  if (lane == 0) { ph_mbar_expect_tx(bar, 1024); ph_tma_load_2d(s, m, c0, c1, bar); }
+  ph_mbar_wait(bar, 0);
+  for (int i = lane; i < 512; i += 32) Y[i] = s[(i >> 6) * 64 + ((((i >> 3) & 7) ^ ((i >> 6) & 7)) << 3) + (i & 7)];
+}

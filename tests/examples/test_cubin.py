@@ -1,0 +1,23 @@
+"""Every example compiles to a cubin for every architecture, without a GPU."""
+
+from __future__ import annotations
+
+import harness
+import pytest
+from cases import CASES, Case
+
+from phobos.target import ARCHITECTURES, get_target
+
+# The first case of each kernel, and the masked attention also with its causal branch.
+_FIRST = list({(case.kernel, case.consts): case for case in reversed(CASES)}.values())
+
+
+@pytest.mark.parametrize("case", _FIRST, ids=lambda c: c.id)
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_cubin(case: Case, arch: str) -> None:
+    from phobos.runtime.nvrtc import compile_program
+
+    kernel = harness.case_ir(case)
+    binary = compile_program(harness.build(kernel, case.file, arch=arch), get_target(arch))
+    assert binary.cubin[:4] == b"\x7fELF"
+    assert binary.spill_bytes == 0, binary.log

@@ -1,0 +1,162 @@
+"""One path from an example file to checked numbers on each executor, shared by the suites over the examples."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import oracles
+from cases import GENERIC, Case
+
+from phobos.ir.abi import Specialization, TensorFacts
+from phobos.ir.tile import Dot, KernelIR
+from phobos.ir.types import DType
+from phobos.ir.walk import kernel_ops
+from phobos.semantic.check import check_kernel
+from phobos.source import SourceFile
+from phobos.syntax import ast
+from phobos.syntax.parser import parse
+
+if TYPE_CHECKING:
+    from phobos.emulator import EmulatorResult
+    from phobos.ir.abi import Program
+
+EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+
+
+@cache
+def load_example(file: str) -> tuple[SourceFile, ast.Module]:
+    """Source and syntax tree of `examples/<file>.ph`."""
+    path = EXAMPLES / f"{file}.ph"
+    source = SourceFile(path.name, path.read_text(encoding="utf-8"))
+    return source, parse(source)
+
+
+@cache
+def kernel_ir(
+    file: str,
+    kernel: str,
+    config: tuple[tuple[str, int], ...],
+    consts: tuple[tuple[str, bool], ...] = (),
+    dtype: str = "f32",
+) -> KernelIR:
+    """The typed tile IR of an example under a configuration. `dtype` binds the dtype name T, where it has one."""
+    dtypes = {"T": DType(dtype)} if kernel in GENERIC else {}
+    return check_kernel(load_example(file)[1], kernel, config=dict(config), dtypes=dtypes, consts=dict(consts))
+
+
+def case_ir(case: Case) -> KernelIR:
+    return kernel_ir(case.file, case.kernel, case.config, case.consts, case.dtype)
+
+
+def specialization(kernel: KernelIR, arguments: Mapping[str, Any]) -> Specialization:
+    """What is true of these arguments: which strides and dims are multiples of 16 (bytes and elements)."""
+    facts = {}
+    for tensor in kernel.tensors:
+        array = arguments[tensor.name]
+        outer = array.strides[:-1]
+        facts[tensor.name] = TensorFacts(
+            align16=array.strides[-1] == array.itemsize and all(stride % 16 == 0 for stride in outer),
+            contiguous=bool(array.flags.c_contiguous),
+        )
+    dims = dims_of(kernel, arguments)
+    return Specialization(
+        tensors=tuple(facts.items()),
+        dim_multiple=tuple((name, 16 if extent % 16 == 0 else 1) for name, extent in dims.items()),
+    )
+
+
+def build(kernel: KernelIR, file: str, spec: Specialization | None = None, arch: str = "sm_90a") -> "Program":
+    """The emitted program; without `spec` the default one (large, contiguous, aligned arguments)."""
+    from phobos.compiler import build_program, default_spec
+
+    from phobos.target import get_target
+
+    return build_program(kernel, get_target(arch), spec or default_spec(kernel), load_example(file)[0])
+
+
+def rounding_of(
+    kernel: KernelIR, dtype: str, *, program: "Program | None" = None, float64: bool = False
+) -> oracles.Rounding:
+    """What a run of this kernel rounds to: the arithmetic, and the operands of its contractions. The kinds of these are
+    what the compiler decided for `program`; without one they are those of the IR."""
+    if program is None:
+        kinds = {op.kind or "ieee" for op in kernel_ops(kernel) if isinstance(op, Dot)}
+    else:
+        choices = [d.choice for d in program.decisions if d.stage == "contraction"]
+        kinds = {choice[choice.index("(") + 1 : choice.index(")")] for choice in choices}
+    operand = max((oracles.OPERAND[kind] for kind in kinds), default=0.0)
+    return oracles.Rounding(u=oracles.F64 if float64 else oracles.F32, operand=operand, dtype=dtype)
+
+
+def make_arguments(
+    kernel: str, sizes: Mapping[str, int], dtype: str = "f32", scalars: Mapping[str, float] | None = None
+) -> dict[str, Any]:
+    """Seeded random arguments of an example; float scalars are exact in f32, so that every executor sees the same."""
+    seed = zlib.crc32(repr((kernel, sorted(sizes.items()), dtype)).encode())
+    arguments = oracles.ORACLES[kernel].inputs(np.random.default_rng(seed), sizes, dtype)
+    arguments.update(scalars or {})
+    if kernel == "gemm" and arguments["beta"] == 0.0:
+        arguments["C"] = oracles.poison(arguments["C"].shape)
+    return {k: float(np.float32(v)) if isinstance(v, float) else v for k, v in arguments.items()}
+
+
+def copy_arguments(arguments: Mapping[str, Any], float64: bool = False) -> dict[str, Any]:
+    """Fresh arrays with the same values; with `float64` the f32 arrays are widened."""
+    return {
+        name: (value.astype(np.float64) if float64 and value.dtype == np.float32 else value.copy())
+        if isinstance(value, np.ndarray)
+        else value
+        for name, value in arguments.items()
+    }
+
+
+def failures(
+    kernel: str,
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+    consts: Mapping[str, object],
+    rounding: oracles.Rounding,
+) -> list[str]:
+    """What differs from the oracle by more than its bound, one sentence for each output; inputs must be unchanged."""
+    out = []
+    with np.errstate(all="ignore"):
+        expected = oracles.ORACLES[kernel].expect(before, consts, rounding)
+    for name, value in before.items():
+        if name in expected:
+            problem = oracles.mismatch(after[name], expected[name], rounding.dtype)
+            if problem is not None:
+                out.append(f"{name}: {problem}")
+        elif isinstance(value, np.ndarray) and not np.array_equal(after[name], value):
+            out.append(f"{name}: an input was changed")
+    return out
+
+
+def dims_of(kernel: KernelIR, arguments: Mapping[str, Any]) -> dict[str, int]:
+    """Extents of the launch-time dims, from the arrays."""
+    dims: dict[str, int] = {}
+    for tensor in kernel.tensors:
+        for dim, extent in zip(tensor.type.dims, arguments[tensor.name].shape, strict=True):
+            if isinstance(dim, str):
+                dims[dim] = extent
+    return dims
+
+
+def emulate(program: "Program", kernel: KernelIR, arguments: Mapping[str, Any], **options: Any) -> "EmulatorResult":
+    """Runs the emitted text on the CPU emulator, writing into the arrays."""
+    from phobos import emulator
+
+    return emulator.run(program, arguments, dims=dims_of(kernel, arguments), **options)
+
+
+# Outputs that a kernel adds to, where it pleases its input: not every element is written.
+_PARTIAL = {"histogram": {"H"}, "embedding_grad": {"d_table"}}
+
+
+def unwritten(kernel: str, result: "EmulatorResult") -> dict[str, int]:
+    """Outputs with elements that no thread wrote, and how many."""
+    return {n: count for n, count in result.unwritten.items() if count and n not in _PARTIAL.get(kernel, set())}

@@ -1,0 +1,104 @@
+"""Each barrier and each mask of each example is needed: without it the emulator reports or the numbers are wrong.
+
+What survives its own deletion is redundant and should not have been emitted, or is not covered by these sizes: both are
+failures. A mutant runs at every size of its entry until one kills it; loops make at least three trips, so that a
+barrier between two iterations counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import harness
+import pytest
+from mutants import mutants
+
+from phobos.ir.abi import Program
+from phobos.ir.tile import KernelIR
+
+
+@dataclass(frozen=True)
+class Entry:
+    """An example under one configuration, at sizes that end within a tile. The variant that is compiled is the one for
+    these sizes: extents that are multiples of 16 give the text with wide accesses, the others the general one."""
+
+    file: str
+    kernel: str
+    config: dict[str, int]
+    sizes: list[dict[str, int]]
+    consts: dict[str, bool] = field(default_factory=dict)
+    dtype: str = "f32"
+
+    @property
+    def id(self) -> str:
+        parts = [self.kernel, *(f"{k}{v}" for k, v in (self.config | self.consts).items())]
+        return "-".join(parts + [f"{name}{extent}" for name, extent in self.sizes[0].items()])
+
+
+ENTRIES = [
+    Entry("saxpy_fp32", "saxpy", {"BN": 256}, [{"N": 601}]),
+    Entry("saxpy_fp32", "saxpy", {"BN": 256}, [{"N": 592}]),
+    Entry("softmax_fp32", "softmax", {"BR": 2, "BN": 64}, [{"M": 5, "N": 50}, {"M": 5, "N": 210}]),
+    Entry("softmax_fp32", "softmax", {"BR": 2, "BN": 64}, [{"M": 5, "N": 48}, {"M": 5, "N": 208}]),
+    Entry("layernorm_fp32", "layernorm", {"BR": 2, "BN": 64}, [{"M": 5, "N": 50}, {"M": 5, "N": 210}]),
+    Entry("gemm_fp32", "gemm", {"BM": 32, "BN": 32, "BK": 8}, [{"M": 37, "N": 41, "K": 27}]),
+    Entry("gemm_fp32", "gemm", {"BM": 32, "BN": 64, "BK": 32}, [{"M": 48, "N": 80, "K": 112}]),
+    Entry("flash_attention_fp32", "flash_attention", {"D": 64, "BR": 16, "BC": 16}, [{"Nq": 16, "Nk": 64, "D": 64}]),
+    Entry("flash_attention_fp32", "flash_attention", {"D": 64, "BR": 4, "BC": 8}, [{"Nq": 8, "Nk": 32, "D": 64}]),
+    Entry("masked_attention_fp32", "masked_attention", {"D": 16, "BR": 16, "BC": 16}, [{"Nq": 37, "Nk": 70, "D": 16}]),
+    Entry(
+        "masked_attention_fp32",
+        "masked_attention",
+        {"D": 32, "BR": 32, "BC": 16},
+        [{"Nq": 45, "Nk": 70, "D": 32}],
+        consts={"causal": True},
+    ),
+    Entry("transpose", "transpose_matrix", {"BM": 16, "BN": 32}, [{"M": 37, "N": 45}]),
+    Entry("argmax_rows", "argmax_rows", {"BR": 2, "BN": 64}, [{"M": 5, "N": 210}]),
+    Entry("histogram", "histogram", {"BN": 128}, [{"N": 300, "B": 7}]),
+    Entry("embedding", "embedding", {"BN": 8, "BD": 16}, [{"N": 13, "V": 10, "D": 37}]),
+    Entry("embedding", "embedding_grad", {"BN": 8, "BD": 16}, [{"N": 13, "V": 10, "D": 37}]),
+    Entry("permute_rows", "permute_rows", {"BN": 8, "BD": 16}, [{"N": 13, "D": 37}]),
+    Entry("cumsum", "cumsum_rows", {"BR": 2, "BN": 32}, [{"M": 5, "N": 110}]),
+    Entry("rope", "rope", {"D": 32, "BN": 8}, [{"N": 13, "H": 3, "D": 32}]),
+    Entry("gelu", "gelu_forward", {"BN": 256}, [{"N": 333}], dtype="f16"),
+    Entry("stencil", "heat_step", {"BH": 4, "BW": 16}, [{"H": 7, "W": 19}]),
+    Entry("conv1d", "conv1d", {"BN": 16, "BD": 16}, [{"N": 37, "D": 21, "R": 6}]),
+    Entry("matvec", "matvec", {"BM": 4, "BK": 64}, [{"M": 7, "K": 210}]),
+    Entry("sum_squares", "sum_squares", {"BN": 128}, [{"N": 9001}]),
+    Entry("searchsorted", "searchsorted", {"BN": 64}, [{"L": 33, "N": 100}]),
+    Entry("gemm_int8", "gemm_int8", {"BM": 16, "BN": 32, "BK": 16}, [{"M": 21, "N": 45, "K": 57}]),
+    Entry("quantize_rows", "quantize_rows", {"BR": 2, "BN": 64}, [{"M": 5, "N": 210}]),
+]
+
+
+def _verdict(entry: Entry, program: Program, kernel: KernelIR, arguments: dict[str, Any]) -> str | None:
+    """What shows that this run is wrong, or None."""
+    after = harness.copy_arguments(arguments)
+    result = harness.emulate(program, kernel, after, timeout=10.0, opt="-O0")
+    if result.reports:
+        return str(result.reports[0])
+    if missing := harness.unwritten(entry.kernel, result):
+        return f"unwritten: {missing}"
+    rounding = harness.rounding_of(kernel, entry.dtype, program=program)
+    wrong = harness.failures(entry.kernel, arguments, after, entry.consts, rounding)
+    return wrong[0] if wrong else None
+
+
+@pytest.mark.parametrize("entry", ENTRIES, ids=lambda e: e.id)
+def test_every_barrier_and_mask_is_needed(entry: Entry) -> None:
+    kernel = harness.kernel_ir(
+        entry.file, entry.kernel, tuple(entry.config.items()), tuple(entry.consts.items()), entry.dtype
+    )
+    runs = [harness.make_arguments(entry.kernel, sizes, entry.dtype) for sizes in entry.sizes]
+    (spec,) = {harness.specialization(kernel, arguments) for arguments in runs}
+    program = harness.build(kernel, entry.file, spec)
+    for arguments in runs:
+        assert _verdict(entry, program, kernel, arguments) is None, "the unchanged text must pass"
+    survivors = []
+    for mutant in mutants(program.body):
+        changed = replace(program, body=mutant.body)
+        if not any(_verdict(entry, changed, kernel, arguments) for arguments in runs):
+            survivors.append(mutant.label)
+    assert survivors == []
