@@ -16,6 +16,7 @@ from phobos.ir.options import DOT_KINDS
 
 Scalars = Mapping[str, float]
 Arrays = Mapping[str, Any]
+Pins = Mapping[str, object]  # what the command line fixes of a configuration
 
 COMPUTE, MEMORY = "compute", "memory"
 ROLES = ("in", "out", "inout")
@@ -81,9 +82,10 @@ class Peer:
 class Bench:
     """One benchmark.
 
-    `unit` names the peak that a compute-bound bench is rated against (a key of `roofline.UNITS`); a memory-bound one
-    is rated in bytes per second against the measured copy rate. `tolerance` is the largest relative L2 error by the
-    kind of operand rounding that the compiler chose ("ieee" where it has no contraction).
+    `host_cases` are small sizes for the reference and the emulator, that the pinned names allow. `unit` names the peak
+    that a compute-bound bench is rated against (a key of `roofline.UNITS`); a memory-bound one is rated in bytes per
+    second against the measured copy rate. `tolerance` is the largest relative L2 error by the kind of operand rounding
+    that the compiler chose ("ieee" where it has no contraction).
     """
 
     name: str
@@ -94,7 +96,7 @@ class Bench:
     title: str
     cases: tuple[Case, ...]
     quick_cases: tuple[Case, ...]
-    host_cases: tuple[Case, ...]
+    host_cases: Callable[[Pins], tuple[Case, ...]]
     tensors: Callable[[Case], dict[str, Tensor]]
     scalars: Callable[[Case], dict[str, float]]
     oracle: Callable[[Any, Arrays, Scalars], dict[str, Any]]

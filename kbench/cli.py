@@ -238,7 +238,7 @@ def _host(
     ]
     say(table(("bench", "case", "backend", "rel L2", "max abs", "against the float64 oracle"), lines))
     why = "no CUDA device" if backends != ("reference",) and backends != ("emulator",) else f"backend {backends[0]}"
-    say(f"\n{why}: small sizes were verified; nothing was timed" + ("" if out is None else " and nothing is written"))
+    say(f"\n{why}: small sizes were compared, nothing was timed" + ("" if out is None else ", nothing is written"))
     if json_path is not None:
         text = json.dumps([_host_json(c) for c in checks], indent=2)
         click.echo(text) if json_path == "-" else write_new(Path(json_path), text + "\n")

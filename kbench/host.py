@@ -38,7 +38,7 @@ def check_bench(bench: Bench, backends: Sequence[str], config: Mapping[str, obje
     kernel = phobos.load(str(resources.examples_dir() / bench.example))
     return [
         _check(kernel, bench, case, backend, {**case.config, **config})
-        for case in bench.host_cases
+        for case in bench.host_cases(config)
         for backend in backends
     ]
 

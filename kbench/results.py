@@ -8,6 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -15,6 +16,7 @@ from pathlib import Path
 from phobos.diagnostics import CompileError, Diagnostic
 from phobos.files import write_output
 
+_NUMBER = re.compile(r"-?[\d.]+(e[-+]\d+)?( %)?")
 CSV_COLUMNS = ("benchmark", "impl", "precision", "gflops", "peak_gflops", "pct_of_peak")
 
 
@@ -170,7 +172,7 @@ def table(headings: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
     def show(cells: Sequence[str], header: bool = False) -> str:
         parts = []
         for i, cell in enumerate(cells):
-            left = header or not cell[:1].lstrip("-").isdigit() or i == 0
+            left = header or not _NUMBER.fullmatch(cell)
             parts.append(f"{cell:{'<' if left else '>'}{widths[i]}}")
         return "  ".join(parts).rstrip()
 

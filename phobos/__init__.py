@@ -9,8 +9,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as type checkers know it, without importing typing
 if TYPE_CHECKING:
     from phobos.diagnostics import CompileError, Diagnostic, LaunchError, PhobosError
     from phobos.kernel import Kernel, jit, load
@@ -31,7 +30,7 @@ _HOME = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     home = _HOME.get(name)
     if home is None:
         raise AttributeError(f"module 'phobos' has no attribute {name!r}")

@@ -9,7 +9,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 import click
@@ -35,7 +37,8 @@ class Cli(click.Group):
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         extra["standalone_mode"] = False
         try:
-            status = super().main(args=args, prog_name=prog_name or "phobos", **extra)
+            with _plain_warnings():
+                status = super().main(args=args, prog_name=prog_name or "phobos", **extra)
             _flush()
         except click.exceptions.NoArgsIsHelpError as e:
             click.echo(e.ctx.get_help() if e.ctx else e.message, err=True)
@@ -72,6 +75,32 @@ class Cli(click.Group):
 
             return command
         return super().get_command(ctx, name)
+
+
+@contextmanager
+def _plain_warnings() -> Iterator[None]:
+    """Python warnings (the cache cannot be used) as one line, without the place in the code, and each kind once."""
+    before = warnings.showwarning
+    seen: set[type[Warning]] = set()
+
+    def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
+        if category not in seen:
+            seen.add(category)
+            click.echo(paint("warning", str(message), err=True), err=True)
+
+    warnings.showwarning = show  # type: ignore[assignment]
+    try:
+        yield
+    finally:
+        warnings.showwarning = before
+
+
+def _write_binary(data: bytes) -> None:
+    """To standard output. Unbuffered streams (PYTHONUNBUFFERED) may write less than they are given."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[sys.stdout.buffer.write(rest) or 0 :]
+    sys.stdout.buffer.flush()
 
 
 def _flush() -> None:
@@ -252,7 +281,7 @@ def compile_command(
         return
     if emit == "cubin" and sys.stdout.isatty():
         raise click.UsageError("a cubin is binary: give -o OUT or a pipe")
-    click.get_binary_stream("stdout").write(data)
+    _write_binary(data)
 
 
 @cli.command("check", cls=SpreadCommand)

@@ -182,6 +182,9 @@ class Kernel:
         )
         if all(len(allowed) == 1 or name in items for name, allowed in self._info.space):
             return found, None
+        request.check_names(self._info, items)
+        if from_shapes:
+            dims = request.representative(dims, [name for name, _ in self._info.space])
         chosen, reason = self._frontend.choose(found, dims, target)
         return Request(kernel=self.name, config=chosen, dtypes=dtypes, consts=found.consts), reason
 

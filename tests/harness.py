@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -70,10 +71,27 @@ def specialization(kernel: KernelIR, arguments: Mapping[str, Any]) -> Specializa
     )
 
 
+def weakest(specs: Sequence[Specialization]) -> Specialization:
+    """What holds for all of these launches of one kernel: the variant that all of them can run."""
+    first = specs[0]
+    return Specialization(
+        tensors=tuple(
+            (
+                name,
+                TensorFacts(
+                    align16=all(s.tensor(name).align16 for s in specs),
+                    contiguous=all(s.tensor(name).contiguous for s in specs),
+                ),
+            )
+            for name, _ in first.tensors
+        ),
+        dim_multiple=tuple((name, min(s.multiple(name) for s in specs)) for name, _ in first.dim_multiple),
+    )
+
+
 def build(kernel: KernelIR, file: str, spec: Specialization | None = None, arch: str = "sm_90a") -> "Program":
     """The emitted program; without `spec` the default one (large, contiguous, aligned arguments)."""
     from phobos.compiler import build_program, default_spec
-
     from phobos.target import get_target
 
     return build_program(kernel, get_target(arch), spec or default_spec(kernel), load_example(file)[0])
@@ -103,6 +121,44 @@ def make_arguments(
     if kernel == "gemm" and arguments["beta"] == 0.0:
         arguments["C"] = oracles.poison(arguments["C"].shape)
     return {k: float(np.float32(v)) if isinstance(v, float) else v for k, v in arguments.items()}
+
+
+def case_arguments(case: Case) -> dict[str, Any]:
+    return make_arguments(case.kernel, dict(case.sizes), case.dtype, dict(case.scalars))
+
+
+def strided_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The same values in arrays with gaps: rows of a wider matrix, every second element of a vector. What lies in the
+    gaps is set to 77 (see `gaps_untouched`)."""
+    out: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if isinstance(value, np.ndarray):
+            wide = (
+                (*value.shape[:-1], 2 * value.shape[-1])
+                if value.ndim == 1
+                else (*value.shape[:-1], value.shape[-1] + 3)
+            )
+            whole = np.full(wide, 77, value.dtype)
+            part = whole[::2] if value.ndim == 1 else whole[..., : value.shape[-1]]
+            part[...] = value
+            value = part
+        out[name] = value
+    return out
+
+
+def gaps_untouched(arguments: Mapping[str, Any]) -> bool:
+    """After a run on `strided_arguments`: nothing was written between the elements."""
+    for value in arguments.values():
+        if isinstance(value, np.ndarray):
+            gaps = value.base[1::2] if value.ndim == 1 else value.base[..., value.shape[-1] :]
+            if not (gaps == 77).all():
+                return False
+    return True
+
+
+def with_threads(kernel: KernelIR, threads: int) -> KernelIR:
+    """The kernel with a CTA size, as if its text said @launch(threads)."""
+    return replace(kernel, launch=replace(kernel.launch, threads=threads))
 
 
 def copy_arguments(arguments: Mapping[str, Any], float64: bool = False) -> dict[str, Any]:
@@ -153,8 +209,8 @@ def emulate(program: "Program", kernel: KernelIR, arguments: Mapping[str, Any], 
     return emulator.run(program, arguments, dims=dims_of(kernel, arguments), **options)
 
 
-# Outputs that a kernel adds to, where it pleases its input: not every element is written.
-_PARTIAL = {"histogram": {"H"}, "embedding_grad": {"d_table"}}
+# Outputs of which the inputs decide what is written.
+_PARTIAL = {"histogram": {"H"}, "embedding_grad": {"d_table"}, "permute_rows": {"Y"}}
 
 
 def unwritten(kernel: str, result: "EmulatorResult") -> dict[str, int]:

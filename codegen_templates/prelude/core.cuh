@@ -1,6 +1,6 @@
 // part: core
 // needs:
-// provides: PH_GUARD PH_KERNEL PH_KERNEL_REGS PH_DEVICE PH_UNROLL PH_UNROLL_N PH_NO_UNROLL PH_RESTRICT PH_LIKELY PH_GUARD PH_TENSORMAP
+// provides: PH_KERNEL PH_KERNEL_REGS PH_DEVICE PH_UNROLL PH_UNROLL_N PH_NO_UNROLL PH_RESTRICT PH_LIKELY PH_GUARD PH_TENSORMAP
 // provides: ph_half ph_bf16 ph_f8e4m3 ph_f8e5m2 ph_i64 ph_u64 ph_vec ph_tmap ph_global ph_shared ph_smem ph_soff
 // provides: ph_tid ph_ctaid_x ph_ctaid_y ph_ctaid_z ph_nctaid_x ph_nctaid_y ph_nctaid_z
 // provides: ph_bits ph_syncthreads ph_syncwarp ph_bar_sync ph_bar_arrive
@@ -16,7 +16,6 @@
 #define PH_UNROLL_N(n) PH_PRAGMA(unroll n)
 #define PH_NO_UNROLL _Pragma("unroll 1")
 #define PH_RESTRICT __restrict__
-#define PH_GUARD(x) (x)  // marks a mask; tests take masks away one by one
 #define PH_LIKELY(x) __builtin_expect(!!(x), 1)
 // Marks the condition of a mask; a mutation test replaces one at a time.
 #define PH_GUARD(x) (x)

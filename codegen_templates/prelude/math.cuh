@@ -1,7 +1,7 @@
 // part: math
 // needs: core
 // provides: ph_exp ph_exp2 ph_log ph_log2 ph_sqrt ph_rsqrt ph_sin ph_cos ph_tanh ph_sigmoid ph_erf ph_gelu ph_floor ph_ceil
-// provides: ph_round ph_pow ph_fma ph_abs ph_isnan ph_min ph_max ph_clamp ph_mod ph_idiv ph_imod ph_shl ph_shr ph_div ph_inf ph_nan
+// provides: ph_round ph_pow ph_fma ph_abs ph_isnan ph_min ph_max ph_clamp ph_mod ph_div ph_inf ph_nan
 // Errors in ulp for f32 (CUDA C++ Programming Guide, mathematical functions): exp 1, exp2 2, log 1, log2 1, sin 2, cos 2, tanh 2,
 // erf 2, rsqrt 2, pow 4; sqrt and division are IEEE. exp, exp2, log and log2 have no branch and no call.
 #define PH_MATH(name, f32, f64) \
@@ -21,14 +21,6 @@ PH_I double ph_pow(double a, double b) { return pow(a, b); }
 PH_I float ph_mod(float a, float b) { return fmodf(a, b); }
 PH_I double ph_mod(double a, double b) { return fmod(a, b); }
 template<class T> PH_I T ph_mod(T a, T b) { return a % b; }
-// Integer division, remainder and shifts with a result for every operand: x / 0 has all bits set, x % 0 is x, the least number by
-// -1 wraps, a shift past the width gives 0 (or the sign). C leaves these undefined, and hosts trap on some.
-template<class T> PH_I T ph_idiv(T a, T b) {
-  return b == 0 ? (T)~(T)0 : (T)-1 < (T)0 && b == (T)-1 ? (T)((T)0 - (ph_u64)a) : (T)(a / b);
-}
-template<class T> PH_I T ph_imod(T a, T b) { return b == 0 ? a : (T)-1 < (T)0 && b == (T)-1 ? (T)0 : (T)(a % b); }
-template<class T> PH_I T ph_shl(T a, T n) { return (ph_u64)n >= 8 * sizeof(T) ? (T)0 : (T)((ph_u64)a << n); }
-template<class T> PH_I T ph_shr(T a, T n) { return (ph_u64)n < 8 * sizeof(T) ? (T)(a >> n) : a < (T)0 ? (T)-1 : (T)0; }
 template<class T> PH_I bool ph_isnan(T x) { return x != x; }
 PH_I float ph_abs(float x) { return fabsf(x); }
 PH_I double ph_abs(double x) { return fabs(x); }

@@ -1,5 +1,5 @@
 // part: wmma
-// needs: core
+// needs: core vector
 // provides: ph_wmma_a ph_wmma_b ph_wmma_c ph_wmma_load_a ph_wmma_load_b ph_wmma_load_c ph_wmma_store ph_wmma_fill ph_wmma_mma
 // 16x16x16, f32 accumulator. Fragments are opaque; the memory layout of a and b is part of load and product, so it is in their types.
 template<class T, bool COL> struct ph_wmma_a { unsigned x[8]; };

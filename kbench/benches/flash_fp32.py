@@ -5,12 +5,26 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kbench.bench import COMPUTE, Arrays, Bench, Case, Scalars, Tensor
+from kbench.bench import COMPUTE, Arrays, Bench, Case, Pins, Scalars, Tensor
 from kbench.peers import sdpa
 
 
 def _case(nq: int, nk: int, d: int = 64, **config: int) -> Case:
     return Case(label=f"B1 H1 M{nq} N{nk} D{d} f32", dims={"Nq": nq, "Nk": nk, "D": d}, config=config)
+
+
+def _host_cases(pins: Pins) -> tuple[Case, ...]:
+    """Whole blocks, as the kernel promises: two of queries and four or five of keys."""
+    cases = []
+    for size, blocks in ((16, 4), (8, 5)):
+        br, bc = (_small(pins.get(name), size) for name in ("BR", "BC"))
+        cases.append(_case(2 * br, blocks * bc, BR=br, BC=bc))
+    return tuple(cases)
+
+
+def _small(pin: object, default: int) -> int:
+    """The pinned value; what is no block size at all is left for the compiler to refuse."""
+    return pin if isinstance(pin, int) and 0 < pin <= 1024 else default
 
 
 def _tensors(case: Case) -> dict[str, Tensor]:
@@ -42,7 +56,7 @@ BENCH = Bench(
     title="attention of one head",
     cases=(_case(4096, 4096),),
     quick_cases=(_case(1024, 1024),),
-    host_cases=(_case(32, 64, BR=16, BC=16), _case(24, 40, BR=8, BC=8)),
+    host_cases=_host_cases,
     tensors=_tensors,
     scalars=lambda case: {"scale": 1.0 / math.sqrt(case.dims["D"])},
     oracle=_oracle,

@@ -34,7 +34,7 @@ BENCH = Bench(
     title="C = alpha A B + beta C",
     cases=(_case(4096, 4096, 4096),),
     quick_cases=(_case(2048, 2048, 2048),),
-    host_cases=(_case(64, 64, 64, BM=32, BN=32, BK=16), _case(50, 37, 29, BM=16, BN=32, BK=8)),
+    host_cases=lambda pins: (_case(64, 64, 64, BM=32, BN=32, BK=16), _case(50, 37, 29, BM=16, BN=32, BK=8)),
     tensors=_tensors,
     # beta < 1, so that repeated calls converge instead of overflowing.
     scalars=lambda case: {"alpha": 1.25, "beta": 0.5},

@@ -8,8 +8,8 @@ from kbench.bench import MEMORY, Arrays, Bench, Case, Peer, PeerInput, Prepared,
 from kbench.peers import copy_of_bytes
 
 
-def _case(n: int) -> Case:
-    return Case(label=f"{n} f32", dims={"N": n})
+def _case(n: int, **config: int) -> Case:
+    return Case(label=f"{n} f32", dims={"N": n}, config=config)
 
 
 def _tensors(case: Case) -> dict[str, Tensor]:
@@ -35,7 +35,7 @@ BENCH = Bench(
     title="Y = a X + Y",
     cases=(_case(64 << 20),),
     quick_cases=(_case(16 << 20),),
-    host_cases=(_case(4096), _case(1003)),
+    host_cases=lambda pins: (_case(4096, BN=1024), _case(1003, BN=256)),
     tensors=_tensors,
     scalars=lambda case: {"a": 0.75},
     oracle=_oracle,

@@ -8,8 +8,8 @@ from kbench.bench import MEMORY, Arrays, Bench, Case, Peer, PeerInput, Prepared,
 from kbench.peers import copy_of_bytes
 
 
-def _case(rows: int, columns: int) -> Case:
-    return Case(label=f"{rows}x{columns} f32", dims={"M": rows, "N": columns})
+def _case(rows: int, columns: int, **config: int) -> Case:
+    return Case(label=f"{rows}x{columns} f32", dims={"M": rows, "N": columns}, config=config)
 
 
 def _tensors(case: Case) -> dict[str, Tensor]:
@@ -36,7 +36,8 @@ BENCH = Bench(
     title="row softmax",
     cases=(_case(8192, 8192),),
     quick_cases=(_case(2048, 8192),),
-    host_cases=(_case(6, 256), _case(5, 203)),
+    # One row a tile, and rows longer than a tile.
+    host_cases=lambda pins: (_case(6, 256, BR=2, BN=256), _case(5, 203, BR=2, BN=64)),
     tensors=_tensors,
     scalars=lambda case: {},
     oracle=_oracle,

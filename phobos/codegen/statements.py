@@ -143,7 +143,8 @@ def global_text(p: Printer, view: GlobalView, fill: int | float | bool = 0) -> G
             axes.append(AxisText(p.atom(axis.start), axis.length, extent, stride, axis.tile_axis, axis.low, axis.high))
         else:
             assert isinstance(axis, GatherAxis)
-            axes.append(AxisText("0", 1, extent, stride, axis.tile_axis, True, True, axis.index.name))
+            low = axis.index.dtype.is_signed
+            axes.append(AxisText("0", 1, extent, stride, axis.tile_axis, low, True, axis.index.name))
     return GlobalText(c_identifier(view.tensor), p.ctype(view.dtype), tuple(axes), view.vector, p.literal(fill, view.dtype))
 
 

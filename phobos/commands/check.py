@@ -88,8 +88,6 @@ def check(path: str, *, kernel: str | None, config: Mapping[str, Choice], dtypes
     for signature in kernels:
         for diagnostic in _check_kernel(module, signature, config, dtypes):
             found.setdefault(diagnostic)
-    if not kernels:
-        found[Diagnostic(code="PH1009", message=f"{source.name} holds no kernel", span=source.start())] = None
     return CheckResult(source=source, diagnostics=tuple(found), kernels=kernels)
 
 
@@ -101,7 +99,7 @@ def _named(kernels: tuple[Signature, ...], name: str, source: SourceFile) -> Sig
     guess = nearest(name, names)
     raise CompileError(
         Diagnostic(
-            code="PH0604",
+            code="PH0208",
             message=f"{source.name} holds no kernel {name!r}, but {', '.join(names) or 'none at all'}",
             help=f"did you mean {guess!r}?" if guess else None,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,10 +111,21 @@ def _ir(compiled: Compiled) -> str:
     return print_kernel(compiled.ir)
 
 
-_STAGES = {
+def _scheduled(compiled: Compiled) -> str:
+    from phobos.compiler import build_schedule
+    from phobos.ir.scheduled_printer import print_schedule
+
+    program = compiled.program
+    return print_schedule(
+        build_schedule(compiled.ir, compiled.target, compiled.spec, debug=program.debug, fast_math=program.fast_math)
+    )
+
+
+_STAGES: dict[str, Callable[[Compiled], str | bytes]] = {
     "cuda": lambda c: c.cuda,
     "ptx": lambda c: c.ptx,
     "cubin": lambda c: c.cubin,
     "report": lambda c: c.report,
     "ir": _ir,
+    "scheduled": _scheduled,
 }

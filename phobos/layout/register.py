@@ -192,6 +192,21 @@ class RegisterLayout:
         shape = (*self.shape[:position], 1, *self.shape[position:])
         return RegisterLayout.make(shape, move(self.reg), move(self.lane), move(self.warp))
 
+    def with_unit_axes(self, shape: tuple[int, ...]) -> "RegisterLayout | None":
+        """The same values as a tile of `shape`, in which axes of extent 1 come or go; None where more differs."""
+        old = [a for a, n in enumerate(self.shape) if n != 1]
+        new = [a for a, n in enumerate(shape) if n != 1]
+        if [self.shape[a] for a in old] != [shape[a] for a in new]:
+            return None
+        moved = dict(zip(old, new))
+        if any(d.axis is not None and d.axis not in moved for d in (*self.reg, *self.lane, *self.warp)):
+            return None  # padding along an axis of extent 1
+
+        def move(digits: tuple[Digit, ...]) -> list[Digit]:
+            return [d if d.axis is None else Digit(moved[d.axis], d.extent, d.stride) for d in digits]
+
+        return RegisterLayout.make(shape, move(self.reg), move(self.lane), move(self.warp))
+
     # --- the relation itself ---------------------------------------------------------------
 
     @cached_property

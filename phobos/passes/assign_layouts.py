@@ -30,6 +30,7 @@ from phobos.ir.tile import (
     Load,
     Op,
     Reduce,
+    Reshape,
     Scan,
     Store,
     Value,
@@ -81,12 +82,12 @@ def run(
     warps = threads // 32
     roots = list(dict.fromkeys(classes.find(v) for v in values))
     # Larger classes first: smaller ones are slices of them.
-    for root in sorted(roots, key=lambda r: -_size(r)):
+    for root in sorted(roots, key=lambda r: (-_size(r), -len(r.shape))):
         if root in layouts:
             continue
         for big in links.get(root, ()):
-            if big in layouts:
-                layouts[root] = layouts[big].broadcast_source(root.shape)
+            if big in layouts and (found := _adopted(layouts[big], root.shape)) is not None:
+                layouts[root] = found
                 break
         else:
             layouts[root] = blocked(root.shape, warps, vectors.get(root, 1))
@@ -94,6 +95,11 @@ def run(
     for op, plan in plans.items():  # a product's own result is where its plan puts it
         out[op.result] = plan.c_layout
     return out
+
+
+def _adopted(big: RegisterLayout, shape: tuple[int, ...]) -> RegisterLayout | None:
+    """The layout in which a tile of `shape` lines up with `big`, into which it broadcasts or of which it is a reshape."""
+    return big.broadcast_source(shape) if len(shape) == big.rank else big.with_unit_axes(shape)
 
 
 def _size(v: Value) -> int:
@@ -143,7 +149,8 @@ def _join(op: Op, classes: _Classes) -> None:
 
 
 def _links(kernel: KernelIR, classes: _Classes, placement: Placement) -> dict[Value, list[Value]]:
-    """small class -> larger classes that it is reduced from (first) or broadcast into."""
+    """small class -> larger classes that it is reduced from (first), broadcast into, or a reshape of (more axes of
+    extent 1 count as larger)."""
     reduced: dict[Value, list[Value]] = {}
     spread: dict[Value, list[Value]] = {}
     for op in kernel_ops(kernel):
@@ -155,6 +162,9 @@ def _links(kernel: KernelIR, classes: _Classes, placement: Placement) -> dict[Va
                     spread.setdefault(classes.find(a), []).append(classes.find(op.result))
         elif isinstance(op, Broadcast) and op.operand.is_tile and op.operand.shape != op.result.shape:
             spread.setdefault(classes.find(op.operand), []).append(classes.find(op.result))
+        elif isinstance(op, Reshape) and len(op.operand.shape) != len(op.result.shape):
+            small, big = sorted((op.operand, op.result), key=lambda v: len(v.shape))
+            spread.setdefault(classes.find(small), []).append(classes.find(big))
     return {root: reduced.get(root, []) + spread.get(root, []) for root in {*reduced, *spread}}
 
 

@@ -13,6 +13,7 @@ from phobos.layout.register import power_of_two_at_least
 
 _RESULTS_PER_THREAD = 64  # an 8 x 8 register tile: the FMA path's best balance of shared reads and registers
 _ELEMENTS_PER_THREAD = 8  # two 16-byte f32 accesses in flight per tensor
+_MOST_ELEMENTS = 32  # beyond, values held by a thread crowd its registers (8192 f32 a row on an H200: 256 threads best)
 
 
 def run(kernel: KernelIR) -> tuple[int, Decision]:
@@ -40,6 +41,8 @@ def run(kernel: KernelIR) -> tuple[int, Decision]:
         why = f"the largest product has {results} results, {results // threads} a thread"
     else:
         size = max((v.type.size for op in kernel_ops(kernel) for v in op.defined() if v.is_tile), default=1)  # type: ignore[union-attr]
-        threads = min(512, max(32, power_of_two_at_least(-(-size // _ELEMENTS_PER_THREAD))))
+        threads = min(256, max(32, power_of_two_at_least(-(-size // _ELEMENTS_PER_THREAD))))
+        while threads < 1024 and size > threads * _MOST_ELEMENTS:
+            threads *= 2
         why = f"the largest tile has {size} elements, {-(-size // threads)} a thread"
     return threads, Decision(stage="threads", subject="CTA", choice=f"{threads} threads", reason=why)

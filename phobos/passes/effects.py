@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from phobos.ir.scheduled import (
+    Apply,
     AtomicGlobal,
     AtomicScalar,
     Buffer,
@@ -16,9 +17,11 @@ from phobos.ir.scheduled import (
     GlobalToShared,
     GlobalView,
     IfStmt,
+    Literal,
     LoadGlobal,
     LoadScalar,
     Map,
+    Position,
     PrintStmt,
     ReduceCollect,
     ReducePublish,
@@ -40,13 +43,15 @@ READ, WRITE, ATOMIC = "read", "write", "atomic"
 @dataclass(frozen=True)
 class Access:
     """One access by all threads together. `threads` is the layout that says which thread touches which element, or
-    None where that is not one to one. `earlier` names loops of which this happened in an earlier iteration."""
+    None where that is not one to one. `box`: the part of a buffer, as (start, end) for each axis, None for unknown.
+    `earlier` names loops of which this happened in an earlier iteration."""
 
     resource: Buffer | str
     mode: str
     what: str
     view: GlobalView | None = None
     threads: RegisterLayout | str | None = None
+    box: tuple[tuple[int, int], ...] | None = None
     earlier: frozenset[str] = frozenset()
 
     def aged(self, loop: str) -> "Access":
@@ -60,7 +65,8 @@ def accesses(s: Stmt) -> list[Access]:
     for e in _expressions(s):
         for x in expr_walk(e):
             if isinstance(x, BufferRef):
-                out.append(Access(x.buffer, READ, f"read of {x.buffer.name} ({where})"))
+                threads = s.target.layout if isinstance(s, Map) and _straight(x.at) else None
+                out.append(Access(x.buffer, READ, f"read of {x.buffer.name} ({where})", threads=threads))
     if isinstance(s, LoadGlobal):
         out.append(Access(s.view.tensor, READ, f"load of {s.view.tensor} ({where})", s.view, s.target.layout))
     elif isinstance(s, LoadScalar):
@@ -79,7 +85,9 @@ def accesses(s: Stmt) -> list[Access]:
         if s.scratch is not None:
             out.append(Access(s.scratch, WRITE, f"write of {s.scratch.name} ({where})"))
     elif isinstance(s, WriteShared):
-        out.append(Access(s.buffer, WRITE, f"write of {s.buffer.name} ({where})"))
+        threads = s.source.layout if _straight(s.at) else None
+        box = _box(s.at, s.source.layout.shape)
+        out.append(Access(s.buffer, WRITE, f"write of {s.buffer.name} ({where})", threads=threads, box=box))
     elif isinstance(s, ReducePublish):
         out.extend(Access(b, WRITE, f"partial results {b.name} ({where})") for b in s.scratch)
     elif isinstance(s, ReduceCollect):
@@ -119,6 +127,8 @@ def conflict(a: Access, b: Access, offsets: dict[Buffer, int], overlap: frozense
     if isinstance(a.resource, Buffer) or isinstance(b.resource, Buffer):
         if not (isinstance(a.resource, Buffer) and isinstance(b.resource, Buffer)):
             return False
+        if a.resource is b.resource and (_same_threads(a, b) or _apart(a.box, b.box)):
+            return False
         la, lb = offsets.get(a.resource), offsets.get(b.resource)
         if la is None or lb is None:
             return a.resource is b.resource
@@ -145,6 +155,30 @@ def _disjoint(a: GlobalView, b: GlobalView) -> bool:
         if base_a is base_b and len_a and len_b and (off_a + len_a <= off_b or off_b + len_b <= off_a):
             return True
     return False
+
+
+def _straight(at: tuple[Expr, ...]) -> bool:
+    """The element at the position of the statement itself, in every iteration."""
+    return all(isinstance(e, Position) and e.axis == axis for axis, e in enumerate(at))
+
+
+def _box(at: tuple[Expr, ...], shape: tuple[int, ...]) -> tuple[tuple[int, int], ...] | None:
+    """The part of a buffer that positions `at` of a tile of `shape` reach: each the tile's own plus a constant."""
+    if len(at) != len(shape):
+        return None
+    out: list[tuple[int, int]] = []
+    for axis, e in enumerate(at):
+        position, start = e, 0
+        if isinstance(e, Apply) and e.fn == "add" and isinstance(e.args[1], Literal):
+            position, start = e.args[0], int(e.args[1].value)
+        if not isinstance(position, Position) or position.axis != axis:
+            return None
+        out.append((start, start + shape[axis]))
+    return tuple(out)
+
+
+def _apart(a: tuple[tuple[int, int], ...] | None, b: tuple[tuple[int, int], ...] | None) -> bool:
+    return a is not None and b is not None and any(x[1] <= y[0] or y[1] <= x[0] for x, y in zip(a, b))
 
 
 def _same_threads(a: Access, b: Access) -> bool:

@@ -119,7 +119,7 @@ class ScalarFacts:
                 # Counting down the index stays above hi, so hi >= -1 suffices.
                 hi = self.constant(loop.hi)
                 return hi is not None and hi >= -1
-            return step is not None and self.nonnegative(loop.lo)
+            return self.nonnegative(loop.lo) and (step is not None or self.nonnegative(loop.step))
         op = self._def.get(v)
         if isinstance(op, Constant):
             return v.dtype.is_integer and int(op.value) >= 0

@@ -91,13 +91,18 @@ class Packing:
         )
         self.index_format = index
         front = ["Q"] * len(tensors) + [_FORMATS[dtype] for _, dtype in facts.scalars]
-        formats = front + [index] * len(self.fixed)
-        # Native alignment: an item lies at the end of the prefix that it closes.
-        offsets = [
-            struct.calcsize("".join(formats[: n + 1])) - struct.calcsize(formats[n]) for n in range(len(formats))
-        ]
-        self.size = struct.calcsize("".join(formats))
-        self.front = struct.Struct("".join(front))
+        # Standard mode ("="), because native mode turns a float that does not fit into infinity without a word; it
+        # does not align, so the padding is written out.
+        text, offsets, end = "=", [], 0
+        for position, kind in enumerate(front + [index] * len(self.fixed)):
+            size = struct.calcsize("=" + kind)
+            padding = -end % size
+            offsets.append(end + padding)
+            end += padding + size
+            if position < len(front):
+                text += f"{padding}x{kind}" if padding else kind
+        self.size = end
+        self.front = struct.Struct(text)
         self.fixed_offsets = tuple(offsets[len(front) :])
         place = dict(zip((*self.dynamic, *map(id, self.fixed)), offsets, strict=True))
         self.offsets = tuple(place[a.name if isinstance(a, (TensorArg, ScalarArg)) else id(a)] for a in program.args)
@@ -144,7 +149,7 @@ class Block:
         self.buffer = ctypes.create_string_buffer(max(1, packing.size))
         base = ctypes.addressof(self.buffer)
         for offset, value in zip(packing.fixed_offsets, fixed_values, strict=True):
-            struct.pack_into(packing.index_format, self.buffer, offset, value)
+            struct.pack_into("=" + packing.index_format, self.buffer, offset, value)
         self._list = (ctypes.c_void_p * max(1, len(packing.offsets)))(*(base + o for o in packing.offsets))
         self.pointers = ctypes.addressof(self._list)
 

@@ -24,6 +24,13 @@ def _error(code: str, message: str, help: str | None = None, notes: tuple[str, .
     return LaunchError(Diagnostic(code=code, message=message, help=help, notes=notes))
 
 
+_NO_DEVICE = 100  # CUDA_ERROR_NO_DEVICE
+
+
+def _no_device() -> LaunchError:
+    return _error("PH0921", "the CUDA driver sees no device", "check CUDA_VISIBLE_DEVICES and `nvidia-smi`")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Device:
     """One GPU. `shared_per_block` is the opt-in limit in bytes."""
@@ -43,12 +50,14 @@ class Device:
 class Driver:
     """The CUDA driver, initialised. `api` has the functions and enums of `cuda.bindings.driver`.
 
-    Raises LaunchError PH0922 where `cuInit` fails.
+    Raises LaunchError PH0921 where `cuInit` finds no device, PH0922 where it fails otherwise.
     """
 
     def __init__(self, api: Any):
         self.api = api
         result = api.cuInit(0)
+        if int(result[0]) == _NO_DEVICE:
+            raise _no_device()
         if int(result[0]) != 0:
             name, text = self.error_names(result[0])
             raise _error("PH0922", f"the CUDA driver does not start: {name} ({text})", "see `phobos doctor`")
@@ -274,7 +283,7 @@ def _start() -> Driver:
     except RuntimeError as error:  # cuda-bindings: the library lacks a function
         raise _error("PH0922", f"the CUDA driver does not start: {error}") from None
     if count == 0:
-        raise _error("PH0921", "the CUDA driver sees no device", "check CUDA_VISIBLE_DEVICES and `nvidia-smi`")
+        raise _no_device()
     return found
 
 

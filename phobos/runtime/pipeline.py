@@ -127,11 +127,6 @@ class Frontend:
         if name is None:
             if len(known) == 1:
                 return known[0]
-            if not known:
-                raise CompileError(
-                    Diagnostic(code="PH0208", message=f"{self.source.name} holds no kernel", span=self.source.start()),
-                    self.source,
-                )
             raise CompileError(
                 Diagnostic(
                     code="PH0208",
@@ -146,7 +141,7 @@ class Frontend:
         raise CompileError(
             Diagnostic(
                 code="PH0208",
-                message=f"{self.source.name} holds no kernel {name!r}, but {', '.join(names) or 'none at all'}",
+                message=f"{self.source.name} holds no kernel {name!r}, but {', '.join(names)}",
                 help=f"did you mean {guess!r}?" if guess else None,
             )
         )
@@ -233,8 +228,8 @@ class Frontend:
                         dims=dict(dims),
                         dtypes=dict(request.dtypes),
                         target=target,
-                        config=dict(request.config),
                         consts=dict(request.consts),
+                        pinned=dict(request.config),
                     )
                     found = tuple(sorted({**config, **dict(request.config)}.items())), reason
                     _save(key, {"config": [list(item) for item in found[0]], "reason": reason})

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -53,6 +54,22 @@ def _plain(value: Any) -> int | float | bool | str | None:
     return None
 
 
+def check_names(info: KernelInfo, config: Mapping[str, Any]) -> None:
+    """Raises CompileError PH0307 for a name that no configuration of the kernel has, before the rest is chosen."""
+    space = [name for name, _ in info.space]
+    for name in config:
+        if name not in space and name not in info.dims:
+            guess = nearest(name, [*space, *info.dims])
+            raise CompileError(
+                Diagnostic(
+                    code="PH0307",
+                    message=f"`{name}` is no autotune name of `{info.name}`",
+                    notes=(f"its autotune names: {', '.join(f'`{n}`' for n in space)}",),
+                    help=f"did you mean `{guess}`?" if guess else None,
+                )
+            )
+
+
 def extents(info: KernelInfo, dims: Any) -> dict[str, int]:
     """Extents by dim name. Raises CompileError PH0315 for an unknown dim, PH0607 for a value that is no extent."""
     if dims is None:
@@ -79,10 +96,34 @@ def extents(info: KernelInfo, dims: Any) -> dict[str, int]:
     return out
 
 
+# Divisors of extents that tile sizes are likely to have.
+_DIVISORS = 2**12 * 3**2 * 5 * 7
+
+
+def representative(dims: Mapping[str, int], exact: Collection[str]) -> dict[str, int]:
+    """Extents that stand for these ones when a configuration is chosen for a call.
+
+    A choice takes a fraction of a second, so calls whose shapes keep changing must share it. An extent above 64 is
+    replaced by a near one, the same for all extents with the same three leading bits and the same divisibility by
+    tile sizes (so that a promise of @aligned is kept or broken alike). Names in `exact`, powers of two and round
+    multiples of them stay.
+    """
+    return {n: size if n in exact or size <= 64 else _near(size) for n, size in dims.items()}
+
+
+def _near(size: int) -> int:
+    common = math.gcd(size, _DIVISORS)
+    shift = size.bit_length() - 3
+    found = -(-(size >> shift << shift) // common) * common
+    while found < size and math.gcd(found, _DIVISORS) != common:
+        found += common
+    return min(found, size)
+
+
 def guided_spec(facts: KernelFacts, default: Specialization, dims: Mapping[str, int]) -> Specialization:
     """The specialization for contiguous tensors of these extents; unnamed ones count as large and aligned."""
     if not dims:
-        return default
+        return replace(default, index_bits=64) if facts.index == "64" else default
     tensors = []
     wide = False
     for tensor in facts.tensors:

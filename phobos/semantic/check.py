@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers as numbers_abc
 from collections.abc import Mapping
 
 from phobos.diagnostics import CompileError, Diagnostic, nearest
@@ -12,7 +13,7 @@ from phobos.semantic import attributes as attribute_rules
 from phobos.semantic import catalogue, codes, expressions, grid, lint, statements
 from phobos.semantic.attributes import Choice, choice_text
 from phobos.semantic.constants import FoldError, convert_implicit, evaluate_header, file_constants
-from phobos.semantic.context import BlockBuilder, Context
+from phobos.semantic.context import MAX_OPS, BlockBuilder, Context, TooLarge
 from phobos.semantic.entities import POISON, Binding, ConstVal, Poison, TensorRef
 from phobos.semantic.masks import MaskTable
 from phobos.semantic.report import Reporter
@@ -71,13 +72,27 @@ def check_kernel_with_warnings(
         )
     try:
         ir = _check(module, kernel, dict(config or {}), dict(dtypes or {}), dict(consts or {}), strict_space, reporter)
+        reporter.warnings.extend(lint.kernel_warnings(kernel))
     except RecursionError:
         ir = None
         reporter.error(codes.TOO_DEEP, "the kernel is nested too deeply", kernel.name.span)
+    except TooLarge:
+        ir = None
+        reporter.error(
+            codes.TOO_DEEP, f"the kernel has more than {MAX_OPS} operations once its functions are inlined",
+            kernel.name.span,
+        )  # fmt: skip
     if reporter.errors or ir is None:
-        raise CompileError(reporter.errors, module.source)
-    reporter.warnings.extend(lint.kernel_warnings(kernel))
+        raise CompileError(reporter.errors or [_unexplained(kernel)], module.source)
     return ir, tuple(reporter.warnings)
+
+
+def _unexplained(kernel: ast.Kernel) -> Diagnostic:
+    return Diagnostic(
+        code=codes.INTERNAL,
+        message=f"the checker rejects `{kernel.name.id}` without a reason: a bug of Phobos",
+        span=kernel.name.span,
+    )
 
 
 def _check(
@@ -133,6 +148,7 @@ def _check(
         size = grid.infer(c, kernel)
     if reporter.errors or size is None:
         return None
+    names.update({name: ConstVal(value) for name, value in dim_values.items()})
     return _kernel_ir(c, kernel, sig, tensors, scalars, dims, size, launch, options, aligned, names, words, types)
 
 
@@ -219,8 +235,8 @@ def _configuration(
     for name, value in config.items():
         if name in sig.space:
             continue
-        if name in sig.launch_dims and isinstance(value, int) and not isinstance(value, bool) and value > 0:
-            dims[name] = value
+        if name in sig.launch_dims and isinstance(value, numbers_abc.Integral) and value is not True and value > 0:
+            dims[name] = int(value)
         elif name in sig.launch_dims:
             reporter.error(codes.CONFIG_VALUE, f"the dim `{name}` is a positive integer, not {value!r}", sig.span)
         else:
@@ -243,6 +259,8 @@ def _configuration(
             )  # fmt: skip
             continue
         value = config.get(name, values[0])
+        if isinstance(value, numbers_abc.Integral) and not isinstance(value, bool):
+            value = int(value)  # a NumPy integer
         if not isinstance(value, (bool, int, float, str)):
             reporter.error(codes.CONFIG_VALUE, f"`{name}` cannot be {value!r}: `{name} in {listed}`", span)
             continue
@@ -376,7 +394,7 @@ def _bind_names(
         c.scope.names[name] = Binding(name=name, kind=kind, entity=value, span=span)
     for name in words:
         span = sig.attributes.space_spans[name]
-        c.scope.names[name] = Binding(name=name, kind="autotune name", entity=POISON, span=span)
+        c.scope.names[name] = Binding(name=name, kind="autotune word", entity=POISON, span=span)
     for name, dim in dim_names.items():
         if name not in c.scope.names and c.file_scope.find(name) is None:
             entity = ConstVal(dim) if isinstance(dim, int) else c.dims[dim]

@@ -18,6 +18,13 @@ from phobos.semantic.scope import Scope
 from phobos.source import Span
 from phobos.syntax import ast
 
+# Functions that call functions twice grow exponentially once inlined; no real kernel comes near.
+MAX_OPS = 100_000
+
+
+class TooLarge(Exception):
+    """The kernel has more than MAX_OPS operations."""
+
 
 @dataclass(eq=False)
 class BlockBuilder:
@@ -79,6 +86,7 @@ class Context:
     written_tensors: set[str] = field(default_factory=set)
     loop: Loop | None = None
     effects: int = 0
+    emitted: int = 0
     statement: ast.Expr | None = None
     calls: list[str] = field(default_factory=list)
     named: set[Value] = field(default_factory=set)
@@ -143,6 +151,9 @@ class Context:
         return Value(type=type, name=name, span=span)
 
     def emit(self, op: Op) -> None:
+        self.emitted += 1
+        if self.emitted > MAX_OPS:
+            raise TooLarge
         self.builder.ops.append(op)
 
     def name_value(self, operand: Operand, name: str) -> None:

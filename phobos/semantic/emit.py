@@ -242,8 +242,8 @@ def materialize(
 
 
 def _combine_poly(c: Context, operands: list[Operand], dtype: DType, span: Span, emit_with) -> Operand:
-    """An elementwise operation one of whose operands is an iota expression: emitted at once where the others give
-    the whole shape, else one more iota expression."""
+    """An elementwise operation one of whose operands is an iota expression: one more iota expression, since only the
+    whole statement gives the shape. (The tile `[R, 1]` of `iota(1) < limits` says nothing of the columns.)"""
     polys = [p for p in operands if isinstance(p, Poly)]
     tiles = [v for v in operands if isinstance(v, Value) and v.is_tile]
     known = broadcast_shapes([*(p.known for p in polys), *(t.shape for t in tiles)])
@@ -262,14 +262,8 @@ def _combine_poly(c: Context, operands: list[Operand], dtype: DType, span: Span,
         return emit_with(built)
 
     poly = Poly(dtype, known, fixed, free, build, polys[0].span)
-    rank = poly.min_rank
-    if rank > MAX_RANK:
-        return c.error(codes.BAD_AXIS, f"a tile has at most {MAX_RANK} axes", span)
-    shape = poly_shape(poly, [], rank)
-    if shape is None:
+    if poly_shape(poly, [], poly.min_rank) is None:
         return _no_broadcast(c, operands, span)
-    if known and all(shape[axis] > 1 for axis in free):
-        return poly.build(shape)
     return poly
 
 

@@ -119,6 +119,11 @@ def _name(c: Context, node: ast.Name) -> Entity:
             )
         return found.value
     if found is not None:
+        if found.kind == "autotune word":
+            return c.error(
+                codes.NOT_A_VALUE, f"`{node.id}` stands for an option word, not for a number", node.span,
+                help="use it in `@options(...)` only",
+            )  # fmt: skip
         return found.entity
     return unknown(c, node)
 

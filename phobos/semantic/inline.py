@@ -120,6 +120,8 @@ def _argument(c: Context, function: ast.Function, param: ast.Param, arg: Entity,
     if param.type is None:
         if isinstance(arg, (Text, Nothing)):
             return emit.read(c, arg, span)
+        if isinstance(arg, Poly) and arg.known:
+            return emit.materialize(c, arg, span)
         return arg
     if isinstance(param.type, ast.ShapedTypeExpr) and param.type.kind == "tensor":
         return _tensor_argument(c, param.type, arg, span, what)

@@ -33,6 +33,7 @@ State = dict[int, dict[Origin, Fill]]
 # fn(0) == 0
 _KEEPS_ZERO = frozenset("neg abs sqrt sin tanh floor ceil round erf gelu".split())
 _NO_STATE = frozenset("eq ne lt le gt ge and or not isnan where".split())
+_SYMBOL = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
 _NEUTRAL = {"max": "-inf", "min": "inf", "prod": "1", "argmax": "-inf", "argmin": "inf", "sum": "0.0"}
 
 
@@ -135,14 +136,15 @@ class MaskTable:
             neutral = "the smallest value" if neutral == "-inf" else "the largest value"
         axis_text = "row" if axis == len(operand.shape) - 2 else "column" if len(operand.shape) >= 2 else "element"
         where = fill.span if fill.dirty and fill.span is not None else span
-        what = f"`{fill.by}`" if fill.dirty else f"a {kind} reduction"
+        what = f"`{_SYMBOL.get(fill.by or '', fill.by)}`" if fill.dirty else f"a {kind} reduction"
         message = (
             f"{what} meets {axis_text}s past the end of `{origin.dim}`, which `{origin.tensor}[...]` fills with zero"
         )
         notes = []
         if fill.dirty and fill.span is not None:
-            notes.append(f"the {kind} in line {span.line} then counts what `{fill.by}` makes of the zeros")
-        notes.append(f"no warning where `@aligned({origin.dim} = {origin.length})` promises whole tiles")
+            notes.append(f"the {kind} in line {span.line} then counts what {what} makes of the zeros")
+        if not origin.dim.isdigit():
+            notes.append(f"no warning where `@aligned({origin.dim} = {origin.length})` promises whole tiles")
         self._reporter.warning(
             codes.MASKED_TILE,
             message,

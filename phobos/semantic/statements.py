@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phobos.ir.tile import AxisGather, Broadcast, Insert, Store, Value, View
+from phobos.ir.tile import Broadcast, Insert, Store, Value, View
 from phobos.ir.types import DType, ScalarType, TileType
 from phobos.semantic import codes, control, emit, expressions, views
 from phobos.semantic.context import Context
@@ -193,6 +193,11 @@ def _assign(c: Context, node: ast.Assign) -> None:
         c.error(codes.NOT_ASSIGNABLE, f"a slice of {type_text(base)} cannot be assigned", target.span)
 
 
+def _blame(node: ast.Assign) -> Span:
+    """Where a value that does not fit its target is shown: the value, or the whole of a compound assignment."""
+    return node.value.span if node.op == "=" else node.span
+
+
 def _assign_name(c: Context, node: ast.Assign, target: ast.Name) -> None:
     found = c.scope.find(target.id)
     if found is None:
@@ -218,7 +223,7 @@ def _assign_name(c: Context, node: ast.Assign, target: ast.Name) -> None:
         current = expressions.operand(c, target)
         right = expressions.operand(c, node.value)
         operand = expressions.apply(c, OPERATORS[node.op], [current, right], node.span)
-    set_variable(c, found, operand, node.span)
+    set_variable(c, found, operand, _blame(node))
 
 
 def set_variable(c: Context, variable: Variable, operand: Operand, span: Span) -> None:
@@ -327,7 +332,7 @@ def _store(c: Context, node: ast.Assign, target: ast.Subscript, base: TensorRef 
     view = ref.view
     dtype, shape = view.tensor.type.dtype, view.shape
     operand = _combined(c, node, lambda: emit.load(c, ref, target.span))
-    value = fit(c, operand, dtype, shape, node.span, f" in a store to `{view.tensor.name}`")
+    value = fit(c, operand, dtype, shape, _blame(node), f" in a store to `{view.tensor.name}`")
     if isinstance(value, Value):
         store(c, view, value, node.span)
 
@@ -365,17 +370,16 @@ def _assign_slice(c: Context, node: ast.Assign, target: ast.Subscript, variable:
     if any(i.index is not None for i in items):
         c.error(codes.BAD_INDEX, "an index tile cannot select what is written in a tile", target.span)
         return
-    axes = views.extract_axes(items, tile.shape)
-    assert not any(isinstance(a, AxisGather) for a in axes)
     shape = tuple(i.length for i in items if i.length is not None)
     operand = _combined(c, node, lambda: views.extract(c, tile, items, target.span))
-    value = fit(c, operand, tile.dtype, shape, node.span, f" in an assignment to `{variable.name}[...]`")
+    value = fit(c, operand, tile.dtype, shape, _blame(node), f" in an assignment to `{variable.name}[...]`")
     if isinstance(value, Poison):
         return
     if all(i.whole for i in items):
         c.name_value(value, variable.name)
         variable.value = value
         return
+    axes = views.extract_axes(c, items, tile.shape)
     result = c.value(tile.type, variable.name, node.span)
     c.emit(Insert(result=result, operand=tile, axes=axes, value=value, span=node.span))
     c.masks.copy(tile, result)

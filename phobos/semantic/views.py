@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from phobos.ir.tile import AtIndex, AxisGather, AxisIndex, AxisRange, Extract, Gather, TensorParam, Value, View
 from phobos.ir.types import DType
 from phobos.semantic import codes, emit, expressions
+from phobos.semantic.affine import Affine
 from phobos.semantic.constants import FoldError, convert_implicit
 from phobos.semantic.context import Context, SpanUse
+from phobos.semantic.dtypes import literal_fits
 from phobos.semantic.entities import (
     POISON,
     ConstVal,
@@ -28,21 +30,36 @@ from phobos.syntax import ast
 
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One evaluated subscript. `length` None drops the axis; `index` gathers. `start_const`: start if known."""
+    """One evaluated subscript: `length` positions from `start`, one position (`length` None, the axis is dropped), or
+    those of the tile `index`. `form` is the start as an affine form; a constant start has no value yet."""
 
     start: Value | None
-    start_const: int | None
+    form: Affine
     length: int | None
     index: Value | None
-    whole: bool
+    extent: int | None
     text: str
     span: Span
 
-    def axis(self) -> AxisIndex:
+    @property
+    def whole(self) -> bool:
+        return self.length == self.extent and self.index is None and self.form == ZERO
+
+    def inside(self, extent: int) -> bool:
+        """Whether all positions are known to lie inside of an axis."""
+        length = 1 if self.length is None else self.length
+        return self.form.is_constant and 0 <= self.form.constant <= extent - length
+
+    def axis(self, c: Context, *, guarded: bool = True) -> AxisIndex:
         if self.index is not None:
             return AxisGather(index=self.index)
-        assert self.start is not None
-        return AtIndex(index=self.start) if self.length is None else AxisRange(start=self.start, length=self.length)
+        start = self.start if self.start is not None else c.constant(self.form.constant, DType.INDEX, self.span)
+        if self.length is None:
+            return AtIndex(index=start)
+        return AxisRange(start=start, length=self.length, guarded=guarded)
+
+
+ZERO = Affine(0)
 
 
 def subscript(c: Context, node: ast.Subscript) -> Entity:
@@ -84,23 +101,20 @@ def view_of(c: Context, base: TensorRef | ViewRef, node: ast.Subscript) -> ViewR
 # --- items -----------------------------------------------------------------------------------
 
 
-def _scalar_index(c: Context, node: ast.Expr, what: str) -> tuple[Value, int | None] | Poison:
-    """A position as an `index` scalar, and its value if known at compile time."""
+def _position(c: Context, node: ast.Expr, what: str) -> tuple[Value | None, Affine] | Poison:
+    """A position as an `index` scalar (None where it is constant) and as an affine form."""
     found = expressions.operand(c, node)
     if isinstance(found, Poison):
         return found
     if isinstance(found, ConstVal):
-        if not found.is_int or found.dtype is DType.BOOL:
+        if not found.is_int:
             return c.error(codes.BAD_INDEX, f"{what} is an integer, not {type_text(found)}", node.span)
-        try:
-            const = convert_implicit(ConstVal(int(found.value)), DType.INDEX)
-        except FoldError as error:
-            return c.error(error.code, str(error), node.span)
-        return c.constant(const.value, DType.INDEX, node.span), int(found.value)
+        if not literal_fits(found.value, DType.INDEX):
+            return c.error(codes.LITERAL_OVERFLOW, f"{found.value} is out of the range of positions", node.span)
+        return None, Affine(int(found.value))
     if isinstance(found, Poly) or found.is_tile or not found.dtype.is_integer:
         return c.error(codes.BAD_INDEX, f"{what} is an integer scalar, not {type_text(found)}", node.span)
-    form = c.affine.of(found)
-    return emit.cast(c, found, DType.INDEX, node.span), form.constant if form.is_constant else None
+    return emit.cast(c, found, DType.INDEX, node.span), c.affine.of(found)
 
 
 def _static_length(c: Context, node: ast.Expr) -> int | Poison:
@@ -148,52 +162,45 @@ def _items(c: Context, node: ast.Subscript, extents: list[int | Value], names: l
 
 def _item(c: Context, item: ast.SubscriptItem, extent: int | Value, name: str) -> Item | Poison:
     span = item.span
+    known = extent if isinstance(extent, int) else None
     if isinstance(item, ast.IndexItem):
         return _index_item(c, item)
     if isinstance(item, ast.SpanItem):
-        start = _scalar_index(c, item.start, "the start of a slice")
+        first = _position(c, item.start, "the start of a slice")
         length = _static_length(c, item.length)
-        if isinstance(start, Poison) or isinstance(length, Poison):
+        if isinstance(first, Poison) or isinstance(length, Poison):
             return POISON
-        text = c.text(item.start)
-        whole = start[1] == 0 and length == extent
-        return Item(start[0], start[1], length, None, whole, text, span)
+        return Item(*first, length, None, known, c.text(item.start), span)
     assert isinstance(item, ast.RangeItem)
-    zero = c.constant(0, DType.INDEX, span)
-    first = (zero, 0) if item.start is None else _scalar_index(c, item.start, "the start of a slice")
-    last: tuple[Value, int | None] | Poison
+    first = (None, ZERO) if item.start is None else _position(c, item.start, "the start of a slice")
+    last: tuple[Value | None, Affine] | Poison
     if item.end is not None:
-        last = _scalar_index(c, item.end, "the end of a slice")
-    elif isinstance(extent, Value):
-        last = (extent, None)
+        last = _position(c, item.end, "the end of a slice")
     else:
-        last = (c.constant(extent, DType.INDEX, span), extent)
+        last = (None, c.affine.of(extent) if isinstance(extent, Value) else Affine(extent))
     if isinstance(first, Poison) or isinstance(last, Poison):
         return POISON
-    form = c.affine.of(last[0]).plus(c.affine.of(first[0]), -1)
+    form = last[1].plus(first[1], -1)
+    text = "0" if item.start is None else c.text(item.start)
     if not form.is_constant:
         end = name if item.end is None else c.text(item.end)
-        start_text = "0" if item.start is None else c.text(item.start)
-        if item.start is None and item.end is None and isinstance(extent, Value):
+        help = f"write it with a length: `{text} :+ n`"
+        if item.start is None and item.end is None:
             help = f"pin `{name}` with `@autotune({name} in [...])`, or loop over slices `s :+ n`"
-        else:
-            help = f"write it with a length: `{start_text} :+ n`"
         return c.error(
             codes.LENGTH_NOT_STATIC,
-            f"the length of this slice, {end} - {start_text}, is not known at compile time"
-            if start_text != "0"
-            else f"the length of this slice, {end}, is not known at compile time",
+            f"the length of this slice, {end if text == '0' else f'{end} - {text}'}, is not known at compile time",
             span,
             help=help,
         )
     if form.constant < 1:
         return c.error(codes.BAD_EXTENT, f"a slice of length {form.constant} is empty", span)
-    text = "0" if item.start is None else c.text(item.start)
-    return Item(first[0], first[1], form.constant, None, first[1] == 0 and form.constant == extent, text, span)
+    return Item(*first, form.constant, None, known, text, span)
 
 
 def _index_item(c: Context, item: ast.IndexItem) -> Item | Poison:
     node = item.index
+    text = c.text(node)
     found = expressions.operand(c, node)
     if isinstance(found, Poly):
         found = emit.materialize(c, found, node.span, rank=1 if found.min_rank == 1 else None)
@@ -203,14 +210,12 @@ def _index_item(c: Context, item: ast.IndexItem) -> Item | Poison:
         index = index_tile(c, found, node.span)
         if isinstance(index, Poison):
             return index
-        return Item(None, None, index.shape[0], index, False, c.text(node), item.span)
+        return Item(None, ZERO, index.shape[0], index, None, text, item.span)
     if isinstance(found, Value) and found.dtype.is_integer:
-        form = c.affine.of(found)
         start = emit.cast(c, found, DType.INDEX, node.span)
-        return Item(start, form.constant if form.is_constant else None, None, None, False, c.text(node), item.span)
-    if isinstance(found, ConstVal) and found.is_int and found.dtype is not DType.BOOL:
-        start = c.constant(int(found.value), DType.INDEX, node.span)
-        return Item(start, int(found.value), None, None, False, c.text(node), item.span)
+        return Item(start, c.affine.of(found), None, None, -1, text, item.span)
+    if isinstance(found, ConstVal) and found.is_int and literal_fits(found.value, DType.INDEX):
+        return Item(None, Affine(int(found.value)), None, None, -1, text, item.span)
     return c.error(codes.BAD_INDEX, f"a subscript is an integer, not {type_text(found)}", node.span)
 
 
@@ -249,30 +254,20 @@ def _tensor_view(c: Context, param: TensorParam, node: ast.Subscript) -> ViewRef
     axes: list[AxisIndex] = []
     origins: list[Origin | None] = []
     for item, dim in zip(items, param.type.dims, strict=True):
-        axis = item.axis()
-        if isinstance(axis, AxisRange):
-            inside = (
-                isinstance(dim, int)
-                and item.start_const is not None
-                and 0 <= item.start_const
-                and item.start_const + axis.length <= dim
-            )
-            axis = AxisRange(start=axis.start, length=axis.length, guarded=not inside)
-            origins.append(None if inside else _origin(c, param, dim, item))
-        elif isinstance(axis, AxisGather):
-            origins.append(None)
-        axes.append(axis)
-        if not isinstance(axis, AxisGather):
-            start = axis.start if isinstance(axis, AxisRange) else axis.index
-            c.uses.append(SpanUse(dim, c.affine.of(start), item.length, item.span))
+        inside = isinstance(dim, int) and item.inside(dim)
+        axes.append(item.axis(c, guarded=not inside))
+        if item.length is not None:
+            origins.append(None if inside or item.index is not None else _origin(c, param, dim, item))
+        if item.index is None:
+            c.uses.append(SpanUse(dim, item.form, item.length, item.span))
     view = View(tensor=param, axes=tuple(axes), span=node.span)
     return ViewRef(view, fill, param.name, tuple(origins), c.text(node))
 
 
 def _origin(c: Context, param: TensorParam, dim: int | str, item: Item) -> Origin | None:
     """Why the axis may be masked; None where whole tiles are promised or certain."""
-    assert item.start is not None and item.length is not None
-    form = c.affine.of(item.start)
+    assert item.length is not None
+    form = item.form
     if isinstance(dim, str):
         if c.promised.get(dim, 1) % item.length == 0:
             return None
@@ -310,21 +305,18 @@ def _sub_view(c: Context, ref: ViewRef, node: ast.Subscript) -> ViewRef | Poison
             origins.append(origin)
             continue
         axis = axes[place]
-        length = 1 if item.length is None else item.length
-        inside = item.start_const is not None and 0 <= item.start_const and item.start_const + length <= extent
-        if not inside or not isinstance(axis, AxisRange):
+        if item.index is not None or not item.inside(extent) or not isinstance(axis, AxisRange):
             return None
-        start = axis.start
-        if item.start_const != 0:
-            assert item.start is not None
-            start = emit.compute(c, "add", (axis.start, item.start), item.span)
+        start, offset = axis.start, item.form.constant
+        if offset != 0:
+            start = emit.compute(c, "add", (start, c.constant(offset, DType.INDEX, item.span)), item.span)
         if item.length is None:
             axes[place] = AtIndex(index=start)
         else:
-            axes[place] = AxisRange(start=start, length=length, guarded=axis.guarded)
+            axes[place] = AxisRange(start=start, length=item.length, guarded=axis.guarded)
             if origin is not None:
-                text = origin.start_text if item.start_const == 0 else f"({origin.start_text} + {item.start_const})"
-                origin = Origin(origin.dim, c.affine.of(start), length, text, origin.tensor)
+                text = origin.start_text if offset == 0 else f"({origin.start_text} + {offset})"
+                origin = Origin(origin.dim, c.affine.of(start), item.length, text, origin.tensor)
             origins.append(origin)
     view = View(tensor=ref.view.tensor, axes=tuple(axes), span=node.span)
     return ViewRef(view, ref.fill, ref.name, tuple(origins), c.text(node))
@@ -337,16 +329,9 @@ def tile_axes(c: Context, tile: Value, node: ast.Subscript) -> list[Item] | Pois
     return _items(c, node, list(tile.shape), [str(n) for n in tile.shape])
 
 
-def extract_axes(items: list[Item], shape: tuple[int, ...]) -> tuple[AxisIndex, ...]:
+def extract_axes(c: Context, items: list[Item], shape: tuple[int, ...]) -> tuple[AxisIndex, ...]:
     """Axes of an Extract or Insert; `guarded` is False where the range is certainly inside."""
-    out: list[AxisIndex] = []
-    for item, extent in zip(items, shape, strict=True):
-        axis = item.axis()
-        if isinstance(axis, AxisRange):
-            inside = item.start_const is not None and 0 <= item.start_const <= extent - axis.length
-            axis = AxisRange(start=axis.start, length=axis.length, guarded=not inside)
-        out.append(axis)
-    return tuple(out)
+    return tuple(item.axis(c, guarded=not item.inside(extent)) for item, extent in zip(items, shape, strict=True))
 
 
 def _tile_slice(c: Context, tile: Value, node: ast.Subscript) -> Operand:
@@ -374,7 +359,7 @@ def extract(c: Context, tile: Value, items: list[Item], span: Span) -> Value:
         return tile
     shape = tuple(i.length for i in items if i.length is not None)
     result = c.value(emit.type_of(tile.dtype, shape), "slice", span)
-    c.emit(Extract(result=result, operand=tile, axes=extract_axes(items, tile.shape), span=span))
+    c.emit(Extract(result=result, operand=tile, axes=extract_axes(c, items, tile.shape), span=span))
     if len(shape) == len(tile.shape):
         c.masks.copy(tile, result)
     return result

@@ -235,6 +235,16 @@ class Driver:
         self._recoveries += 1
         if token.kind == END or len(self.diagnostics) >= MAX_ERRORS or self._recoveries > MAX_RECOVERIES:
             return None
+        if token.kind == NEWLINE and self.accepts("{"):
+            # The header is sound and its `{` missing: the lines that follow are the body all the same.
+            self.tokens[index] = Token("{", "{", token.start, token.start)
+            self._since_recovery = 0
+            return index
+        if token.kind in _STATEMENT_STARTS - {"@"} and self.level() == "stmt" and self.accepts(NEWLINE):
+            # Two statements on one line: both are read.
+            self.feed(Token(NEWLINE, "", token.start, token.start), index)
+            self._since_recovery = 0
+            return index
         sync = self._sync(index, missing)
         if sync.level == "item" and token.kind in ("kernel", "fn"):
             self._forgotten += sum(self.tokens[i].kind == "{" for i in self.brackets)
@@ -344,7 +354,8 @@ class Driver:
             if starts_line and kind in _STATEMENT_STARTS and at > first:
                 return Sync(at, level, (NEWLINE,))
             if kind == "{" and not self._is_set(at):
-                header = "if" if tokens[first].kind == "if" else "while"
+                # `if` where there is no telling, because an `else` may follow.
+                header = "while" if tokens[first].kind in ("for", "while") else "if"
                 return Sync(at, level, (header, "true"), broken=False)
             if kind in _OPEN:
                 stack.append(kind)

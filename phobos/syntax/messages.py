@@ -220,6 +220,24 @@ class Explanation:
         line, column = self.driver.positions.line_column(token.start)
         return f"line {line}, column {column}"
 
+    def _unclosed(self, opener: Token) -> str:
+        """The bracket that is open; for a `{`, the one that the indentation shows to lack its `}`."""
+        stack: list[int] = []
+        for index, token in enumerate(self.tokens[: self.index]):
+            if token.kind == "{":
+                stack.append(index)
+            elif token.kind == "}" and stack:
+                start = stack.pop()
+                left = self._indent(self.tokens[start])
+                if self.driver.first_on_line(index) and left > self._indent(token) and opener.kind == "{":
+                    place = self._place(self.tokens[start])
+                    return f"by its indentation, the `{{` at {place} is the one without a `}}`"
+        return f"the `{opener.kind}` at {self._place(opener)} is still open"
+
+    def _indent(self, token: Token) -> int:
+        line = self.driver.positions.source.line(self._line(token))
+        return len(line) - len(line.lstrip(" \t"))
+
     def _line(self, token: Token) -> int:
         return self.driver.positions.line_column(token.start)[0]
 
@@ -259,7 +277,7 @@ class Explanation:
         kind = self.token.kind
         if kind in ("kernel", "fn") and self.level == "stmt" and self.starts_line:
             opener = next((self.tokens[i] for i in reversed(self.driver.brackets) if self.tokens[i].kind == "{"), None)
-            notes = (f"the `{{` at {self._place(opener)} is still open",) if opener else ()
+            notes = (self._unclosed(opener),) if opener else ()
             return self._here("PH0121", f"`{kind}` inside a body: a `}}` is missing before it", None, notes)
         if "@" in self.kinds and not _STATEMENT <= self.kinds and not _ITEMS <= self.kinds:
             if self.level == "item":
@@ -300,7 +318,7 @@ class Explanation:
         if token.kind == END and self.driver.brackets and self.opener is None:
             opener = self.tokens[self.driver.brackets[-1]]
             closing = _CLOSING[opener.kind]
-            notes = (f"the `{opener.kind}` at {self._place(opener)} is still open",)
+            notes = (self._unclosed(opener),)
             if closing not in self.kinds:
                 return self._after("PH0110", f"{self._wanted()}, found the end of the file", None, notes)
             message = f"expected `{closing}`, found the end of the file"
@@ -336,7 +354,8 @@ class Explanation:
         help = "join two comparisons with `&&`, as in `a < b && b < c`"
         bits = values[-1]
         if isinstance(bits, ast.Binary) and bits.op in "&|":
-            help = f"`{bits.op}` works on bits and binds tighter than `{first.kind}`; the logical one is `{bits.op * 2}`"
+            logical = bits.op * 2
+            help = f"`{bits.op}` works on bits and binds tighter than `{first.kind}`; the logical one is `{logical}`"
         return self._here("PH0115", f"comparisons do not chain: `{first.kind}` and then `{self.token.kind}`", help)
 
     def _equals(self) -> Diagnostic | None:
@@ -350,7 +369,9 @@ class Explanation:
         if self.previous is not None and (self.previous.kind, token.kind) in _PAIRS:
             return None
         if self.driver.closed_lines:
-            help = "arguments go by position; a comparison is `==`" if token.kind == "=" else "an assignment is a statement"
+            help = "an assignment is a statement"
+            if token.kind == "=":
+                help = "arguments go by position; a comparison is `==`"
             return self._here("PH0116", f"found `{token.kind}` in an expression, which assigns", help)
         statement = self.tokens[self.tokens.index(self.first) : self.index]
         if self.level == "stmt" and not any(t.kind in _ASSIGN or t.kind in KEYWORDS for t in statement):

@@ -36,6 +36,8 @@ def parse_any(source: SourceFile) -> ast.Module:
     if not lexed.complete:
         # The parser saw a text that was cut off: what it says about the cut is not the user's.
         found = [d for d in found if _place(d)[0] < _place(lexed.diagnostics[-1])[0]]
+    lines = {_place(d)[0] for d in builder.diagnostics}
+    found = [d for d in found if _place(d)[0] not in lines]  # mostly the same mistake, seen a second time
     errors = _sorted([*lexed.diagnostics, *found, *builder.diagnostics])
     if errors:
         raise CompileError(errors[:MAX_ERRORS], source)

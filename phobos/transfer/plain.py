@@ -64,9 +64,9 @@ def guard_text(view: GlobalText, nest: Nest, inner: str = "", masked: bool = Tru
     if masked:
         for axis in view.axes:
             position = _axis_position(axis, nest, inner)
-            if axis.low or axis.gather is not None:
+            if axis.low:
                 tests.append(f"{position} >= 0")
-            if axis.high or axis.gather is not None:
+            if axis.high:
                 tests.append(f"{position} < {axis.dim}")
     if padding:
         tests.extend(padding_tests(nest, inner))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import pytest
-from support import Shape, Value, describe, emulate, gpu_arch, run_cuda
+from emulator.support import Shape, Value, describe, emulate, gpu_arch, run_cuda
 
 Run = Callable[..., None]
 

@@ -31,7 +31,7 @@ def test_every_kernel_of_every_example_has_an_oracle_and_cases() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_bounds_accept_the_exact_result_and_reject_a_wrong_element(case: Case) -> None:
-    arguments = harness.make_arguments(case.kernel, dict(case.sizes), case.dtype, dict(case.scalars))
+    arguments = harness.case_arguments(case)
     rounding = oracles.Rounding(dtype=case.dtype)
     with np.errstate(all="ignore"):
         expected = oracles.ORACLES[case.kernel].expect(arguments, dict(case.consts), rounding)

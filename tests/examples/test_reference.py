@@ -18,7 +18,7 @@ from phobos.semantic.signature import signatures
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)
 def test_reference(case: Case, float64: bool) -> None:
     kernel = harness.case_ir(case)
-    before = harness.make_arguments(case.kernel, dict(case.sizes), case.dtype, dict(case.scalars))
+    before = harness.case_arguments(case)
     after = harness.copy_arguments(before, float64)
     reference.run(kernel, after, float64=float64)
     rounding = harness.rounding_of(kernel, case.dtype, float64=float64)

@@ -21,7 +21,7 @@ BENCHES = [get_bench(n) for n in NAMES]
 def test_definition(bench: Bench) -> None:
     assert (resources.examples_dir() / bench.example).is_file()
     assert bench.unit in UNITS
-    for case in (*bench.cases, *bench.quick_cases, *bench.host_cases):
+    for case in (*bench.cases, *bench.quick_cases, *bench.host_cases({})):
         specs = bench.tensors(case)
         assert any(t.role != "in" for t in specs.values())
         assert all(t.role in ("in", "out", "inout") for t in specs.values())
@@ -37,7 +37,7 @@ def test_sizes(bench: Bench) -> None:
     for case in bench.cases:
         if bench.bound == MEMORY:
             assert bench.bytes(case) > 4 * 50e6
-    for case in bench.host_cases:
+    for case in bench.host_cases({}):
         assert bench.flops(case) < 2e6
 
 
@@ -64,7 +64,7 @@ def test_flop_counts() -> None:
 
 def test_arguments_are_random_and_outputs_poisoned() -> None:
     bench = get_bench("softmax_fp32")
-    tensors, expected = arguments_and_oracle(bench, bench.host_cases[0])
+    tensors, expected = arguments_and_oracle(bench, bench.host_cases({})[0])
     assert np.isnan(tensors["Y"]).all() and np.isfinite(expected["Y"]).all()
     assert 0.5 < tensors["X"].std() < 1.5
     np.testing.assert_allclose(expected["Y"].sum(axis=1), 1.0)
@@ -72,7 +72,7 @@ def test_arguments_are_random_and_outputs_poisoned() -> None:
 
 def test_gemm_tests_beta() -> None:
     bench = get_bench("gemm_fp32")
-    tensors, expected = arguments_and_oracle(bench, bench.host_cases[1])
+    tensors, expected = arguments_and_oracle(bench, bench.host_cases({})[1])
     product = tensors["A"].astype(float) @ tensors["B"].astype(float)
     assert np.abs(expected["C"] - 1.25 * product).max() > 0.1
     np.testing.assert_allclose(expected["C"] - 0.5 * tensors["C"], 1.25 * product)
@@ -81,7 +81,7 @@ def test_gemm_tests_beta() -> None:
 def test_flash_oracle() -> None:
     """By a loop over rows, with Python's own exp."""
     bench = get_bench("flash_fp32")
-    tensors, expected = arguments_and_oracle(bench, bench.host_cases[0])
+    tensors, expected = arguments_and_oracle(bench, bench.host_cases({})[0])
     q, k, v = (tensors[n].astype(float) for n in "QKV")
     for i in (0, 7):
         scores = [sum(q[i, d] * k[j, d] for d in range(q.shape[1])) * 0.125 for j in range(len(k))]

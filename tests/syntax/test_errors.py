@@ -52,9 +52,11 @@ BODY = [
     ("x = 1e999", [("PH0104", 2, 5, "does not fit in f64", "`inf`")]),
     (r'print("a\qb")', [("PH0105", 2, 9, r"unknown escape `\q`", r"\n")]),
     # what is missing
-    ("let x =\nlet y = 2", [("PH0110", 2, 8, "expected an expression after `=`, found the keyword `let` on line 3", None)]),
+    ("let x =\nlet y = 2",
+     [("PH0110", 2, 8, "expected an expression after `=`, found the keyword `let` on line 3", None)]),
     ("x = a +\n\n// c\n", [("PH0110", 2, 8, "expected an expression after `+`, found `}`", None)]),
-    ("let x: f32", [("PH0110", 2, 11, "expected `=` after the name `f32`, found the end of the line", "needs a value")]),
+    ("let x: f32",
+     [("PH0110", 2, 11, "expected `=` after the name `f32`, found the end of the line", "needs a value")]),
     ("let x", [("PH0110", 2, 6, "expected `=` or `:` after the name `x`", None)]),
     ("const N: i32 = 3", [("PH0110", 2, 8, "expected `=`", "the type of its value")]),
     ("var x: tile<f32> = 3", [("PH0110", 2, 17, "expected `[` after `>`", "tile<f32>[R, C]")]),
@@ -83,8 +85,10 @@ BODY = [
     ("var x: tile<f32>[3\nlet y = 2", [("PH0111", 2, 19, "expected `]`", None)]),
     ("x = a)\ny = ]", [("PH0112", 2, 6, "`)` closes nothing", None), ("PH0112", 3, 5, "`]` closes nothing", None)]),
     # blocks and lines
-    ("for i in range(3)\n{\nx = 1 1\n}", [("PH0113", 3, 1, "`{` stands on the next line", "end of the line before"), ("PH0128", 4, 7, "", None)]),
-    ("if a {\n}\nelse {\nx = 1 1\n}", [("PH0114", 4, 1, "`else` stands on the line after", "} else {"), ("PH0128", 5, 7, "", None)]),
+    ("for i in range(3)\n{\nx = 1 1\n}",
+     [("PH0113", 3, 1, "`{` stands on the next line", "end of the line before"), ("PH0128", 4, 7, "", None)]),
+    ("if a {\n}\nelse {\nx = 1 1\n}",
+     [("PH0114", 4, 1, "`else` stands on the line after", "} else {"), ("PH0128", 5, 7, "", None)]),
     ("if a {\n} // why\n\nelse if b {\n}\nelse {\n}", [("PH0114", 5, 1, "", None), ("PH0114", 7, 1, "", None)]),
     ("x = K[:]\n  else -inf", [("PH0114", 3, 3, "the `else` of a load", "on the line of the load")]),
     ("x = a\n+ b", [("PH0118", 3, 1, "cannot start with `+`", "at the end of the line before")]),
@@ -93,6 +97,7 @@ BODY = [
     ("x = 3 let y = 4", [("PH0128", 2, 7, "expected the end of the statement", "`;`")]),
     ("x = a b", [("PH0128", 2, 7, "found the name `b`", None)]),
     ("break 3", [("PH0128", 2, 7, "after the keyword `break`", None)]),
+    ("if a { } if b {\n} else {\nx = 1 1\n}", [("PH0128", 2, 10, "", None), ("PH0128", 4, 7, "", None)]),
     ("if a { } x = 1", [("PH0128", 2, 10, "", None)]),
     # assignments and comparisons
     ("while x < y < z {\n}", [("PH0115", 2, 13, "comparisons do not chain", "a < b && b < c")]),
@@ -163,7 +168,8 @@ FILE = [
     ("x = 3\n" + KERNEL, [("PH0120", 1, 1, "a statement stands outside")]),
     ("kernel k() {\nx = 1\n}\n}\ny = 2\n" + KERNEL, [("PH0112", 4, 1, "`}` closes nothing")]),
     ("kernel k() {\nif a {\nx = 1\n}\n", [("PH0111", 4, 2, "expected `}`, found the end of the file")]),
-    ("kernel k() {\nx = 1\n\nkernel j() {\nx = 1 1\n}\n", [("PH0121", 4, 1, "a `}` is missing before it"), ("PH0128", 5, 7, "")]),
+    ("kernel k() {\nx = 1\n\nkernel j() {\nx = 1 1\n}\n",
+     [("PH0121", 4, 1, "a `}` is missing before it"), ("PH0128", 5, 7, "")]),
     ("kernel k() {\nx = 1\n@launch(4)\nkernel j() {}\n", [("PH0121", 4, 1, "a `}` is missing before it")]),
     ("kernel k() {\nx =", [("PH0110", 2, 4, "expected an expression after `=`, found the end of the file")]),
     ("kernel k(X) {\n}", [("PH0125", 1, 10, "`X` has no type")]),
@@ -178,7 +184,8 @@ FILE = [
     ("kernel k() {} kernel j() {}", [("PH0128", 1, 15, "expected a newline after `}`")]),
     ("fn f<T>(x) {}\n" + KERNEL, [("PH0110", 1, 5, "expected `(` after the name `f`")]),
     ("const N\n" + KERNEL, [("PH0110", 1, 8, "expected `=` after the name `N`")]),
-    ("@launch(128\nkernel k() {\nx = 1 1\n}", [("PH0111", 1, 12, "expected `)`, found the keyword `kernel`"), ("PH0128", 3, 7, "")]),
+    ("@launch(128\nkernel k() {\nx = 1 1\n}",
+     [("PH0111", 1, 12, "expected `)`, found the keyword `kernel`"), ("PH0128", 3, 7, "")]),
     ("@launch(128) fn f() {}\n" + KERNEL, [("PH0122", 1, 14, "expected `kernel` after its attributes")]),
     ("@autotune(A in [4, 8)\n" + KERNEL, [("PH0111", 1, 21, "expected `]`, found `)`")]),
     ("@autotune(A = [4, 8])\n" + KERNEL, [("PH0110", 1, 15, "found `[`")]),
@@ -228,11 +235,21 @@ def test_errors_in_several_kernels() -> None:
 def test_one_bad_line_is_one_error_wherever_it_stands() -> None:
     """No cascades: a broken line among good ones gives its own error and no other."""
     good = ["let a = f(1)", "if a {", "x = 1", "} else {", "X[0] = 1", "}", "while b {", "break", "}", "y = 2"]
-    bad = ["let = 3", "x = * 2", "x 3 4 5", "f(a, 3", "y = 3 )", "let z = a b c = d", "if c d", "= 3", "x = a[1", "in in in"]
+    bad = ["let = 3", "x = * 2", "x 3 4 5", "f(a, 3", "y = 3 )", "let z = a b c = d", "= 3", "x = a[1", "in in in"]
     for line in bad:
         for at in range(len(good) + 1):
             text = in_body("\n".join(good[:at] + [line] + good[at:]))
             assert [place[1] for place in places(text)] == [at + 2], text
+
+
+def test_missing_braces() -> None:
+    """A forgotten `{` costs one error, and a forgotten `}` names the block that the indentation gives away."""
+    assert places(in_body("if a\n  x = 1\n} else {\n  y = 2\n}\nz = 1 1")) == [("PH0110", 2, 5), ("PH0128", 7, 7)]
+    assert places("kernel k()\n  x = 1\n}\n") == [("PH0110", 1, 11)]
+    (error,) = errors("kernel k() {\n  for i in range(3) {\n    if a {\n      x = 1\n  }\n}\n")
+    assert error.code == "PH0111" and error.notes == (
+        "by its indentation, the `{` at line 3, column 10 is the one without a `}`",
+    )
 
 
 def test_at_most_twenty() -> None:
@@ -241,11 +258,17 @@ def test_at_most_twenty() -> None:
     assert len(errors(in_body("x = $\n" * 100))) == 20
 
 
-@pytest.mark.parametrize(
-    ("prefix", "middle", "suffix"),
-    [("let x = " + "f(" * MAX_DEPTH, "a", ")" * MAX_DEPTH), ("let x = " + "-" * 2000, "a", ""), ("if a {\n" * 2000, "x = 1", "\n}" * 2000),
-     ("let x = a" + " + a" * 2000, "", ""), ("if a {}" + " else if b {}" * 2000, "", ""), ("let x = " + "a[" * 2000, "0", "]" * 2000)],
-)  # fmt: skip
+DEEP = [
+    ("let x = " + "f(" * MAX_DEPTH, "a", ")" * MAX_DEPTH),
+    ("let x = " + "-" * 2000, "a", ""),
+    ("if a {\n" * 2000, "x = 1", "\n}" * 2000),
+    ("let x = a" + " + a" * 2000, "", ""),
+    ("if a {}" + " else if b {}" * 2000, "", ""),
+    ("let x = " + "a[" * 2000, "0", "]" * 2000),
+]
+
+
+@pytest.mark.parametrize(("prefix", "middle", "suffix"), DEEP, ids=("calls", "minus", "ifs", "sum", "elses", "slices"))
 def test_nesting_has_a_limit(prefix: str, middle: str, suffix: str) -> None:
     (error,) = errors(in_body(prefix + middle + suffix))
     assert error.code == "PH0124" and str(MAX_DEPTH) in error.message

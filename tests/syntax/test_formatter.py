@@ -212,7 +212,7 @@ EXPRESSIONS = st.recursive(
         st.tuples(st.sampled_from("-!~"), inner).map("".join),
         st.tuples(inner, st.sampled_from("* / % + - << >> & ^ | && ||".split()), inner).map(" ".join),
         inner.map(lambda e: f"({e})"),
-        st.tuples(inner, st.sampled_from(["<", "==", ">="]), inner).map(lambda t: f"({t[0]}) {t[1]} ({t[2]})").map(lambda e: f"({e})"),
+        st.tuples(inner, st.sampled_from(["<", "==", ">="]), inner).map(lambda t: f"(({t[0]}) {t[1]} ({t[2]}))"),
         st.lists(inner, max_size=3).map(lambda items: f"f({', '.join(items)})"),
         st.tuples(inner, inner).map(lambda t: f"A[{t[0]} : {t[1]}, {t[0]} :+ {t[1]}, :, : {t[0]}, {t[1]} :]"),
         inner.map(lambda e: f"(A[{e}] else -0.5)"),

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import lark
@@ -102,3 +104,16 @@ def test_unwritable_cache_is_no_error(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_version_is_read_without_importing_lark() -> None:
     assert tables._lark_version() == lark.__version__
+
+
+def test_a_warm_start_does_not_import_lark(tmp_path: Path) -> None:
+    """Lark and the tables take 0.2 s to import and to build; a start with a cache takes neither."""
+    code = (
+        "import sys; from phobos.source import SourceFile; from phobos.syntax.parser import parse\n"
+        "parse(SourceFile('k', 'kernel k() {}')); print('lark' in sys.modules)"
+    )
+    root = str(Path(__file__).parents[2])
+    environment = {**os.environ, "PHOBOS_CACHE_DIR": str(tmp_path), "PHOBOS_NO_CACHE": "", "PYTHONPATH": root}
+    for lark_imported in ("True", "False"):
+        run = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert run.stdout.strip() == lark_imported

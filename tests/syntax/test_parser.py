@@ -102,7 +102,8 @@ def test_expressions(text: str, tree: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"), [("1.5", 1.5), ("1_0.2_5e1", 102.5), (".25", 0.25), ("3.", 3.0), ("1e3", 1000.0), ("inf", float("inf"))]
+    ("text", "value"),
+    [("1.5", 1.5), ("1_0.2_5e1", 102.5), (".25", 0.25), ("3.", 3.0), ("1e3", 1000.0), ("inf", float("inf"))],
 )
 def test_float_values(text: str, value: float) -> None:
     node = expression(text)

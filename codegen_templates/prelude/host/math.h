@@ -28,14 +28,6 @@ template<class T> PH_I T ph_div(T a, T b, PH_LN) {
   if (b == 0) ph_rt_fault("division-by-zero", "integer division by zero", line);
   return b == 0 ? T(0) : b == T(-1) && T(-1) < T(0) ? (T)(0 - (ph_u64)a) : (T)(a / b);
 }
-// Integer division, remainder and shifts with a result for every operand: x / 0 has all bits set, x % 0 is x, the least number by
-// -1 wraps, a shift past the width gives 0 (or the sign). C leaves these undefined, and hosts trap on some.
-template<class T> PH_I T ph_idiv(T a, T b) {
-  return b == 0 ? (T)~(T)0 : (T)-1 < (T)0 && b == (T)-1 ? (T)((T)0 - (ph_u64)a) : (T)(a / b);
-}
-template<class T> PH_I T ph_imod(T a, T b) { return b == 0 ? a : (T)-1 < (T)0 && b == (T)-1 ? (T)0 : (T)(a % b); }
-template<class T> PH_I T ph_shl(T a, T n) { return (ph_u64)n >= 8 * sizeof(T) ? (T)0 : (T)((ph_u64)a << n); }
-template<class T> PH_I T ph_shr(T a, T n) { return (ph_u64)n < 8 * sizeof(T) ? (T)(a >> n) : a < (T)0 ? (T)-1 : (T)0; }
 template<class T> PH_I T ph_mod(T a, T b, PH_LN) {
   if (b == 0) ph_rt_fault("division-by-zero", "integer remainder by zero", line);
   return b == 0 || (b == T(-1) && T(-1) < T(0)) ? T(0) : (T)(a % b);

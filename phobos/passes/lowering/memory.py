@@ -62,6 +62,7 @@ from phobos.passes.lowering.elementwise import (
     exchange_layout,
     fragment_as,
     positions,
+    register_moves,
     tile_expr,
     tile_guard,
     write_buffer,
@@ -270,6 +271,15 @@ def transpose(ctx: Lowering, op: Transpose) -> None:
 
 def reshape(ctx: Lowering, op: Reshape) -> None:
     v, old = op.result, op.operand.shape
+    moved = ctx.layout(op.operand).with_unit_axes(v.shape)
+    moves = register_moves(moved, ctx.layout(v)) if moved is not None else None
+    if moves is not None:
+        # Axes of extent 1 came or went, and every thread already has its elements.
+        source = as_fragment(ctx, op.operand, op.span)
+        fragment = ctx.new_fragment(v.name, v.dtype, ctx.layout(v))
+        ctx.emit(MoveRegisters(span=op.span, target=fragment, source=source, moves=moves))
+        ctx.bind(v, fragment)
+        return
     buffer = _put(ctx, op.operand, v.name, op.span)
     linear: Expr = integer(0)
     step = 1

@@ -60,26 +60,6 @@ PH_KERNEL(64, 1) u_shuffle(ph_global<const float> A, ph_global<float> AY, ph_glo
   shuffles(E, EY);
   shuffles(F, FY);
 }
-// C[32,16] = A[32,16] B[16,16] by wmma, one warp a row block
-PH_KERNEL(64, 1) u_wmma(ph_global<const ph_half> A, ph_global<const ph_half> B, ph_global<float> C) {
-  const int tid = ph_tid(), warp = tid >> 5, lane = tid & 31;
-  const ph_shared<ph_half> sA = ph_smem<ph_half>(0), sB = ph_smem<ph_half>(1024);
-  const ph_shared<float> sC = ph_smem<float>(1536);
-  for (int i = tid; i < 512; i += 64) sA[i] = A[i];
-  for (int i = tid; i < 256; i += 64) sB[i] = B[i];
-  ph_syncthreads();
-  ph_wmma_a<ph_half, false> a;
-  ph_wmma_b<ph_half, false> b;
-  ph_wmma_c c;
-  ph_wmma_fill(c, 0.f);
-  ph_wmma_load_a(a, sA + warp * 256, 16);
-  ph_wmma_load_b(b, sB, 16);
-  ph_wmma_mma(c, a, b);
-  for (int i = 0; i < 8; i++) c.x[i] *= 2.f;
-  ph_wmma_store(sC + warp * 256, 16, c);
-  ph_syncwarp();
-  for (int i = lane; i < 256; i += 32) C[warp * 256 + i] = sC[warp * 256 + i];
-}
 // named barriers: warp 0 produces, warps 1 and 2 consume; 1 = full, 2 = empty
 PH_KERNEL(96, 1) u_named(ph_global<const int> X, ph_global<int> Y, int n) {
   const int tid = ph_tid(), warp = tid >> 5, lane = tid & 31;
@@ -108,37 +88,4 @@ PH_KERNEL(64, 1) u_atomic(ph_global<const int> X, ph_global<int> H, ph_global<fl
   ph_atomic_add(S, 0, (float)x);
   ph_syncthreads();
   if (tid < 16) { const int v = h[tid]; ph_atomic_add(H, tid, v); }
-}
-// wgmma from shared memory written by plain stores with the 128-byte swizzle: D[64,128] = A[64,64] B[64,128]; B is N-major in two panels
-PH_KERNEL(128, 1) u_wgmma_nmajor(ph_global<const ph_bf16> A, ph_global<const ph_bf16> B, ph_global<float> D) {
-  const int tid = ph_tid(), warp = tid >> 5, lane = tid & 31, g = lane >> 2, t = lane & 3;
-  const ph_shared<ph_bf16> sA = ph_smem<ph_bf16>(0), sB = ph_smem<ph_bf16>(8192);
-  for (int i = tid; i < 512; i += 128) {
-    const int r = i >> 3, c = i & 7;
-    ph_stv(sA, r * 64 + ((c ^ (r & 7)) << 3), ph_ldv<ph_vec<unsigned, 4>>(A, r * 64 + c * 8));
-  }
-  for (int i = tid; i < 1024; i += 128) {
-    const int k = i >> 4, panel = (i >> 3) & 1, c = i & 7;
-    ph_stv(sB, panel * 4096 + k * 64 + ((c ^ (k & 7)) << 3), ph_ldv<ph_vec<unsigned, 4>>(B, k * 128 + panel * 64 + c * 8));
-  }
-  ph_fence_proxy_async();
-  ph_syncthreads();
-  float d[64];
-  const ph_desc da = ph_wg_desc(sA, 16, 1024), db = ph_wg_desc(sB, 8192, 1024);
-  ph_wg_fence();
-  for (int kk = 0; kk < 4; kk++) ph_wgmma_ss_bf16<128, 1>(d, da + kk * 2, db + kk * 128, kk > 0);
-  ph_wg_commit();
-  ph_wg_wait<0>(d);
-  for (int i = 0; i < 64; i++) D[(warp * 16 + g + 8 * ((i >> 1) & 1)) * 128 + (i >> 2) * 8 + t * 2 + (i & 1)] = d[i];
-}
-// TMA tile past the edges, read back with the swizzle
-PH_KERNEL(32, 1) u_tma(PH_TENSORMAP m, ph_global<unsigned short> Y, int c0, int c1) {
-  const int lane = ph_tid();
-  const ph_shared<unsigned short> s = ph_smem<unsigned short>(0);
-  const ph_mbar bar = ph_smem<ph_u64>(1024);
-  if (lane == 0) { ph_mbar_init(bar, 1); ph_fence_mbar_init(); }
-  ph_syncwarp();
-  if (lane == 0) { ph_mbar_expect_tx(bar, 1024); ph_tma_load_2d(s, m, c0, c1, bar); }
-  ph_mbar_wait(bar, 0);
-  for (int i = lane; i < 512; i += 32) Y[i] = s[(i >> 6) * 64 + ((((i >> 3) & 7) ^ ((i >> 6) & 7)) << 3) + (i & 7)];
 }

@@ -1,0 +1,265 @@
+"""A first cost model: estimated cycles of a kernel under one configuration, from its tile IR and layouts.
+
+Not a simulator. It counts issue slots, bytes, waves and exposed latency well enough to rank configurations: too few
+blocks, too many registers, tiles that do not fit, and padding all cost what they cost on the machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil
+
+from phobos.compiler import default_spec
+from phobos.diagnostics import CompileError
+from phobos.ir.tile import (
+    Atomic,
+    Block,
+    Cast,
+    Compute,
+    Constant,
+    Dot,
+    For,
+    GridSize,
+    If,
+    KernelIR,
+    Load,
+    Op,
+    ProgramId,
+    Reduce,
+    Scan,
+    Store,
+    Value,
+    While,
+)
+from phobos.ir.walk import kernel_ops
+from phobos.passes import assign_layouts, choose_contractions, choose_threads, hoist, placement, simplify
+from phobos.passes.facts import ScalarFacts
+from phobos.target import STATIC_SHARED_LIMIT, Target
+
+_SMS = {"sm_75": 48, "sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90a": 132, "sm_100a": 148, "sm_120a": 170}
+_BYTES_PER_CYCLE = 19.0  # of global memory, per SM: 4.3 TB/s over 132 SMs at 1.75 GHz
+_L2_BYTES_PER_CYCLE = 28.0  # of data that an earlier block already brought into the L2, per SM
+_LATENCY = 700.0  # cycles from a global load to data behind a barrier
+_WARPS_TO_FILL = 4.0  # warps per SM that keep the issue slots busy, with register tiles as in FMA products
+_WARPS_TO_STREAM = 16.0  # warps per SM that keep the memory system busy
+_SLOTS = {"exp": 6, "exp2": 4, "log": 8, "div": 9, "sqrt": 8, "rsqrt": 4, "tanh": 16, "erf": 24, "gelu": 30, "pow": 30,
+          "sin": 20, "cos": 20, "sigmoid": 16}  # fmt: skip
+_UNKNOWN_DIM = 4096
+_BASE_REGISTERS = 32
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """cycles: for the whole grid. `why_not` is set where the configuration cannot run."""
+
+    cycles: float
+    threads: int
+    registers: int
+    shared_bytes: int
+    blocks: int
+    blocks_per_sm: int
+    waves: int
+    why_not: str | None = None
+
+
+def estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Estimate:
+    """The estimate for a checked kernel; dims that are not given count as 4096."""
+    try:
+        return _estimate(kernel, target, dims)
+    except CompileError as error:
+        return Estimate(float("inf"), 0, 0, 0, 0, 0, 0, error.diagnostics[0].message)
+
+
+def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Estimate:
+    spec = default_spec(kernel)
+    kernel = hoist.run(simplify.run(kernel))
+    threads, _ = choose_threads.run(kernel)
+    plans, _ = choose_contractions.run(kernel, threads, target)
+    facts = ScalarFacts(kernel, spec)
+    place = placement.analyse(kernel)
+    layouts = assign_layouts.run(kernel, plans, place, facts, threads)
+    counter = _Counter(kernel, plans, place, layouts, dims)
+    counter.block(kernel.body, 1.0)
+    registers = min(255, _BASE_REGISTERS + counter.live_registers())
+    shared = counter.shared_bytes()
+    sizes = {d.name: dims.get(d.name, _UNKNOWN_DIM) for d in kernel.dims}
+    blocks = max(1, kernel.grid[0].evaluate(sizes) * kernel.grid[1].evaluate(sizes) * kernel.grid[2].evaluate(sizes))
+    limit = target.shared_per_block if kernel.dynshared else STATIC_SHARED_LIMIT
+    fits = min(
+        target.threads_per_sm // threads,
+        target.registers_per_sm // (threads * max(24, -(-registers // 8) * 8)),
+        target.shared_per_sm // (shared + 1024),
+        target.blocks_per_sm,
+    )
+    per_sm = max(1, fits)
+    why_not = None
+    if shared > limit:
+        why_not = f"{shared} bytes of shared memory, the limit is {limit}"
+    elif fits < 1:
+        why_not = f"a block of {threads} threads and about {registers} registers each does not fit an SM"
+    sms = _SMS[target.arch]
+    waves = ceil(blocks / (sms * per_sm))
+    resident = min(per_sm, ceil(blocks / sms))
+    compute = counter.slots * threads / 32 / 4
+    # Few blocks on an SM leave it without loads while all of them reduce or store.
+    alternate = 1.3 if resident == 1 else 1.1 if resident == 2 else 1.0
+    stream = min(1.0, resident * threads / 32 / _WARPS_TO_STREAM)
+    first_touch = min(counter.bytes, _tensor_bytes(kernel, sizes) / blocks)
+    memory = first_touch / _BYTES_PER_CYCLE * alternate / stream + (counter.bytes - first_touch) / _L2_BYTES_PER_CYCLE
+    fill = min(1.0, resident * threads / 32 / _WARPS_TO_FILL)
+    alone = compute / min(1.0, threads / 32 / _WARPS_TO_FILL) + counter.trips * _LATENCY
+    per_wave = max(resident * max(compute / fill, memory), alone)
+    cycles = per_wave * blocks / (sms * resident) if waves > 2 else per_wave * waves
+    if counter.live_registers() + _BASE_REGISTERS > 255:
+        cycles *= 1 + (counter.live_registers() + _BASE_REGISTERS - 255) / 64  # spills
+    return Estimate(cycles, threads, registers, shared, blocks, per_sm, waves, why_not)
+
+
+def _tensor_bytes(kernel: KernelIR, sizes: Mapping[str, int]) -> float:
+    """Bytes of all tensors, those both read and written twice: what must cross to or from memory at least once."""
+    read = {op.view.tensor.name for op in kernel_ops(kernel) if isinstance(op, (Load, Atomic))}
+    written = {op.view.tensor.name for op in kernel_ops(kernel) if isinstance(op, (Store, Atomic))}
+    total = 0.0
+    for t in kernel.tensors:
+        size = float(t.type.dtype.bytes)
+        for d in t.type.dims:
+            size *= d if isinstance(d, int) else sizes[d]
+        total += size * ((t.name in read) + (t.name in written))
+    return total
+
+
+class _Counter:
+    """Issue slots of a thread, bytes of a block, and dependent rounds of global loads, over a kernel's run."""
+
+    def __init__(self, kernel: KernelIR, plans, place, layouts, dims: Mapping[str, int]):  # type: ignore[no-untyped-def]
+        self.kernel, self.plans, self.place, self.layouts = kernel, plans, place, layouts
+        self.slots = self.bytes = self.trips = 0.0
+        self.known: dict[Value, float] = {d.value: float(dims.get(d.name, _UNKNOWN_DIM)) for d in kernel.dims}
+        self.sizes = {d.name: dims.get(d.name, _UNKNOWN_DIM) for d in kernel.dims}
+
+    def _registers(self, v: Value) -> int:
+        """32-bit registers of a thread for the tile."""
+        words = max(1, v.dtype.bytes // 4) if v.dtype.bytes >= 4 else 1
+        return self.layouts[v].registers * words if v in self.layouts else 0
+
+    def block(self, block: Block, times: float) -> None:
+        for op in block.ops:
+            self._op(op, times)
+
+    def _op(self, op: Op, times: float) -> None:
+        self._evaluate(op)
+        if isinstance(op, For):
+            lo, hi, step = (self.known.get(v, 0.0) for v in (op.lo, op.hi, op.step))
+            trips = max(0, ceil((hi - lo) / step)) if step else 1
+            # The index itself: the middle of its range stands for all of them.
+            self.known[op.body.params[0]] = (lo + hi) / 2
+            self.block(op.body, times * trips)
+            if any(isinstance(o, Load) for o in op.body.ops):
+                self.trips += times * trips
+        elif isinstance(op, While):
+            self.block(op.condition, times * 8)
+            self.block(op.body, times * 8)
+        elif isinstance(op, If):
+            condition = self.known.get(op.condition)
+            self.block(op.then, times * (0.5 if condition is None else condition != 0))
+            self.block(op.orelse, times * (0.5 if condition is None else condition == 0))
+        elif isinstance(op, Dot):
+            plan = self.plans[op]
+            self.slots += times * plan.cost
+            for v in (op.a, op.b):
+                if v not in self.place.staged:  # written to shared memory by its owners
+                    self.slots += times * 2 * self._registers(v)
+        elif isinstance(op, Load) and op.result.is_tile:
+            size = op.result.type.size * op.result.dtype.bytes  # type: ignore[union-attr]
+            self.bytes += times * size
+            self.slots += times * self._registers(op.result)
+            if times == 1.0:
+                self.trips += 0.5
+        elif isinstance(op, Store) and op.value.is_tile:
+            self.bytes += times * op.value.type.size * op.value.dtype.bytes  # type: ignore[union-attr]
+            self.slots += times * self._registers(op.value)
+        elif isinstance(op, Atomic) and op.values[0].is_tile:
+            self.slots += times * 8 * self._registers(op.values[0])
+        elif isinstance(op, Reduce):
+            self.slots += times * (self._registers(op.operand) + 12 * max(1, self._registers(op.result)))
+        elif isinstance(op, Scan):
+            self.slots += times * 8 * op.operand.shape[op.axis]
+        elif isinstance(op, (Compute, Cast)) and op.result.is_tile:
+            weight = _SLOTS.get(op.fn, 1) if isinstance(op, Compute) else 1
+            self.slots += times * weight * self._registers(op.result)
+
+    def _evaluate(self, op: Op) -> None:
+        if isinstance(op, Constant):
+            self.known[op.result] = float(op.value)
+        elif isinstance(op, ProgramId):
+            self.known[op.result] = self.kernel.grid[op.axis].evaluate(self.sizes) / 2
+        elif isinstance(op, GridSize):
+            self.known[op.result] = float(self.kernel.grid[op.axis].evaluate(self.sizes))
+        elif isinstance(op, Cast) and not op.result.is_tile and op.operand in self.known:
+            self.known[op.result] = self.known[op.operand]
+        elif isinstance(op, Compute) and not op.result.is_tile and all(a in self.known for a in op.args):
+            a = [self.known[x] for x in op.args]
+            table = {
+                "add": lambda: a[0] + a[1], "sub": lambda: a[0] - a[1], "mul": lambda: a[0] * a[1],
+                "min": lambda: min(a[0], a[1]), "max": lambda: max(a[0], a[1]), "neg": lambda: -a[0],
+                "div": lambda: a[0] / a[1] if a[1] else 0.0, "lt": lambda: float(a[0] < a[1]),
+                "le": lambda: float(a[0] <= a[1]), "gt": lambda: float(a[0] > a[1]), "ge": lambda: float(a[0] >= a[1]),
+                "eq": lambda: float(a[0] == a[1]), "ne": lambda: float(a[0] != a[1]),
+            }  # fmt: skip
+            if op.fn in table:
+                self.known[op.result] = table[op.fn]()
+
+    def live_registers(self) -> int:
+        """The largest sum of registers of tiles that live at once."""
+        return self._live(self.kernel.body, 0)
+
+    def _live(self, block: Block, outside: int) -> int:
+        last = self.place.last_uses(block)
+        held: dict[Value, int] = {p: self._registers(p) for p in block.params if p.is_tile}
+        peak = outside + sum(held.values())
+        for index, op in enumerate(block.ops):
+            for v in op.defined():
+                if v.is_tile and v not in self.place.inlined and v not in self.place.staged and v not in self.place.deferred:
+                    once = isinstance(op, Load) and len(self.place.readers.get(v, [])) == 1
+                    # A load read once is consumed piece by piece as it arrives.
+                    held[v] = self._registers(v) // 4 if once else self._registers(v)
+            now = outside + sum(held.values())
+            if isinstance(op, Dot):
+                plan = self.plans[op]
+                now += 24 + (plan.c_layout.registers if op.result in self.place.deferred else 0) // 4
+            for inner in op.blocks():
+                carried = sum(self._registers(p) for p in inner.params if p.is_tile)
+                dying = sum(n for v, n in held.items() if last.get(v, -1) <= index)
+                now = max(now, self._live(inner, outside + sum(held.values()) - max(dying, carried)))
+            peak = max(peak, now)
+            held = {v: n for v, n in held.items() if last.get(v, -1) > index}
+        return peak
+
+    def shared_bytes(self) -> int:
+        """The largest sum of staged operands of products that live at once."""
+        return self._shared(self.kernel.body, 0)
+
+    def _operand_bytes(self, v: Value) -> int:
+        layouts = {
+            layout
+            for op in self.place.readers.get(v, [])
+            if isinstance(op, Dot)
+            for operand, layout in ((op.a, self.plans[op].a_layout), (op.b, self.plans[op].b_layout))
+            if operand is v
+        }
+        return sum(-(-layout.bytes // 128) * 128 for layout in layouts)
+
+    def _shared(self, block: Block, outside: int) -> int:
+        last = self.place.last_uses(block)
+        held: dict[Value, int] = {p: self._operand_bytes(p) for p in block.params if p.is_tile}
+        peak = outside + sum(held.values())
+        for index, op in enumerate(block.ops):
+            for v in op.defined():
+                if v.is_tile:
+                    held[v] = self._operand_bytes(v)
+            peak = max(peak, outside + sum(held.values()))
+            for inner in op.blocks():
+                peak = max(peak, self._shared(inner, outside + sum(held.values())))
+            held = {v: n for v, n in held.items() if last.get(v, -1) > index}
+        return peak
