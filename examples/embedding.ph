@@ -12,6 +12,6 @@ kernel embedding<T>(ids: tensor<i32>[N], table: tensor<T>[V, D], out: tensor<T>[
 kernel embedding_grad(ids: tensor<i32>[N], d_out: tensor<f32>[N, D], d_table: tensor<f32>[V, D]) {
   let n = ctx.block.y * BN
   let d = ctx.block.x * BD
-  let rows: tile<i32>[BN] = ids[n :+ BN] else -1
+  let rows: tile<i32>[BN] = ids[n :+ BN]  // past the end: token 0 with a gradient of 0, which adds nothing
   atomic_add(d_table[rows, d :+ BD], d_out[n :+ BN, d :+ BD])
 }

@@ -19,7 +19,7 @@ kernel softmax(X: tensor<f32>[M, N], Y: tensor<f32>[M, N]) {
       m = mnew
     }
     for c in range(0, N, BN) {
-      Y[row :+ BR, c :+ BN] = exp((X[row :+ BR, c :+ BN] else -inf) - m) / l
+      Y[row :+ BR, c :+ BN] = exp(X[row :+ BR, c :+ BN] - m) / l
     }
   }
 }

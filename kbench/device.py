@@ -12,6 +12,7 @@ import numpy as np
 from kbench.bench import Tensor
 from kbench.protocol import Call, Clock
 from kbench.roofline import DeviceInfo
+from phobos.diagnostics import LaunchError
 from phobos.runtime.module import Driver, get_driver
 
 COPY_BYTES = 1 << 30
@@ -22,16 +23,9 @@ class Device(Clock, Protocol):
     """What kbench needs of a CUDA device. Buffers are what a Phobos kernel takes as arguments."""
 
     info: DeviceInfo
-
-    @property
-    def torch(self) -> Any | None:
-        """The torch module if peers can run."""
-        ...
-
-    @property
-    def xp(self) -> Any:
-        """The module (NumPy or torch) in which oracles compute on what `float64` gives."""
-        ...
+    backend: str  # of kernel calls
+    torch: Any  # the module, None where peers cannot run
+    xp: Any  # NumPy or torch: in which oracles compute on what `float64` gives
 
     def random(self, spec: Tensor, seed: int) -> Any:
         """A buffer of the tensor's shape and dtype with its random content."""
@@ -94,6 +88,8 @@ def _driver_version() -> str:
 class TorchDevice:
     """The current device through torch, on torch's current stream. TF32 is switched off for the process."""
 
+    backend = "cuda"
+
     def __init__(self, torch: Any, driver: Driver):
         self.torch = self.xp = torch
         torch.backends.cuda.matmul.allow_tf32 = False
@@ -154,7 +150,7 @@ class TorchDevice:
             with torch.cuda.graph(graph):
                 for call in calls:
                     call()
-        except RuntimeError:  # something in the calls waits for the device, which a capture forbids
+        except (RuntimeError, LaunchError):  # something in the calls waits for the device, which a capture forbids
             torch.cuda.synchronize()
             return None
         return graph.replay
@@ -196,8 +192,9 @@ class DeviceArray:
 class DriverDevice:
     """Device 0 through the driver alone: no torch, so no peers and no graphs."""
 
-    torch = None
-    xp = np
+    backend = "cuda"
+    torch: Any = None
+    xp: Any = np
 
     def __init__(self, driver: Driver):
         self._driver = driver

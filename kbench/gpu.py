@@ -64,7 +64,7 @@ def run_case(
     sets = _buffer_sets(bench, case, device)
 
     def ours(tensors: Arrays) -> Call:
-        return lambda: kernel(**tensors, **scalars, config=variant.config, backend="cuda")
+        return lambda: kernel(**tensors, **scalars, config=variant.config, backend=device.backend)
 
     expected = _oracle(bench, device, sets[0], scalars)
     tensors = _own_outputs(bench, case, device, sets[0])
@@ -167,7 +167,8 @@ def _rows(
     rate = gbps if gbps is not None else tflops
     info = device.info
     out = []
-    for peer in [name for name in timings if name != OURS] or [None]:
+    peers: list[str | None] = [name for name in timings if name != OURS]
+    for peer in peers or [None]:
         theirs = timings[peer].median_us if peer is not None else None
         out.append(
             Row(

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 _SYNCHRONISATION = re.compile(
     r"\bph_(?:syncthreads|syncwarp|bar_sync|cp_wait|cp_commit|fence\w*)(?:<[^;]*?>)?\([^;]*\);"
 )
+# Conditions under which one thread of several acts: the owner of a replicated element, or the first thread.
+_OWNER = re.compile(r"\bif \((owner_\d+|tid == 0)\)")
 _GUARD = re.compile(r"\bPH_GUARD\(")
 
 
@@ -27,10 +29,13 @@ class Mutant:
 
 
 def mutants(body: str) -> Iterator[Mutant]:
-    """Every mutant of `body`: a synchronising statement removed, or the condition of a PH_GUARD taken as true."""
+    """Every mutant of `body`: a synchronising statement removed, or a mask taken as true: the condition of a PH_GUARD,
+    or that a thread owns an element."""
     code = _blank_comments(body)
     for match in _SYNCHRONISATION.finditer(code):
         yield _replace(body, match.start(), match.end(), ";")
+    for match in _OWNER.finditer(code):
+        yield _replace(body, match.start(1), match.end(1), "true")
     for match in _GUARD.finditer(code):
         yield _replace(body, match.start(), _closing(code, match.end() - 1) + 1, "true")
 

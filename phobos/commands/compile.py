@@ -50,7 +50,9 @@ def emit(request: Request, stage: str) -> bytes:
 def summary(request: Request, *, as_json: bool) -> str:
     """What was decided for the kernel, or for each kernel of a file with several."""
     frontend = Frontend(read_source(request.file))
-    names = [request.kernel] if request.kernel is not None else [k.name for k in frontend.kernels()] or [None]
+    names: list[str | None] = [request.kernel]
+    if request.kernel is None:
+        names = [k.name for k in frontend.kernels()] or [None]
     parts: list[str] = []
     found: list[dict[str, Any]] = []
     for name in names:

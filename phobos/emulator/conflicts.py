@@ -77,48 +77,50 @@ def conflicts(accesses: Array) -> list[AccessCost]:
 
 def _requests(accesses: Array) -> npt.NDArray[np.int64]:
     """The number of the warp instruction that each access belongs to."""
-    columns = ["block", "thread", "line", "space", "kind", "is_write", "tensor", "size"]
-    order = np.lexsort((accesses["sequence"], *(accesses[c] for c in reversed(columns))))
-    ordered = accesses[order]
-    fresh = np.ones(len(ordered), bool)
-    fresh[1:] = np.any([ordered[c][1:] != ordered[c][:-1] for c in columns], axis=0)
+    what = _number([accesses[c] for c in ("space", "line", "kind", "is_write", "tensor", "size")])
+    thread = _number([accesses["block"], accesses["thread"]])
+    order = np.lexsort((accesses["sequence"], what, thread))
+    fresh = np.ones(len(order), bool)
+    fresh[1:] = (thread[order][1:] != thread[order][:-1]) | (what[order][1:] != what[order][:-1])
     starts = np.flatnonzero(fresh)
-    run = np.cumsum(fresh) - 1
-    occurrence = np.empty(len(ordered), np.int64)
-    occurrence[order] = np.arange(len(ordered)) - starts[run]
-    warp = accesses["thread"].astype(np.int64) // 32
-    parts = [accesses["block"], warp, *(accesses[c] for c in columns[2:]), occurrence]
-    _, number = np.unique(np.stack([p.astype(np.int64) for p in parts], axis=1), axis=0, return_inverse=True)
-    return number.reshape(-1)
+    occurrence = np.empty(len(order), np.int64)
+    occurrence[order] = np.arange(len(order)) - starts[np.cumsum(fresh) - 1]
+    return _number([accesses["block"], accesses["thread"] // 32, what, occurrence])
+
+
+def _number(columns: list[Array]) -> npt.NDArray[np.int64]:
+    """Equal rows of the columns get equal numbers, counted from 0."""
+    number = np.zeros(len(columns[0]), np.int64)
+    for column in columns:
+        values, place = np.unique(column, return_inverse=True)
+        number = np.unique(number * len(values) + place.reshape(-1), return_inverse=True)[1].reshape(-1)
+    return number
 
 
 def _wavefronts(part: Array, request: npt.NDArray[np.int64]) -> tuple[int, int]:
     size = int(part["size"][0])
     lanes_per_group = 32 * BANK_BYTES // max(size, BANK_BYTES)
-    group = request * 32 + (part["thread"].astype(np.int64) % 32) // lanes_per_group
-    words = _pieces(part["offset"], size, group, BANK_BYTES)
-    # words: distinct (group, word); a group's wavefronts are the words of its fullest bank
-    banks = np.stack([words[:, 0], words[:, 1] % BANKS], axis=1)
-    bank_keys, counts = np.unique(banks, axis=0, return_counts=True)
-    starts = np.flatnonzero(np.r_[True, bank_keys[1:, 0] != bank_keys[:-1, 0]])
-    wavefronts = np.maximum.reduceat(counts, starts)
-    _, per_group = np.unique(words[:, 0], return_counts=True)
-    return int(wavefronts.sum()), int(np.ceil(per_group / BANKS).sum())
+    group = _number([request, part["thread"] % 32 // lanes_per_group])
+    groups, words = _pieces(part["offset"], size, group, BANK_BYTES)
+    # a group's wavefronts are the distinct words of its fullest bank
+    per_bank = np.bincount(groups * BANKS + words % BANKS, minlength=(groups.max() + 1) * BANKS).reshape(-1, BANKS)
+    per_group = per_bank.sum(axis=1)
+    return int(per_bank.max(axis=1).sum()), int((-(-per_group // BANKS)).sum())
 
 
 def _lines(part: Array, request: npt.NDArray[np.int64]) -> tuple[int, int]:
     size = int(part["size"][0])
-    lines = _pieces(part["offset"], size, request, LINE_BYTES)
-    distinct = np.unique(np.stack([request, part["offset"]], axis=1), axis=0)
-    _, per_request = np.unique(distinct[:, 0], return_counts=True)
-    return len(lines), int(np.ceil(per_request * size / LINE_BYTES).sum())
+    request = _number([request])
+    lines, _ = _pieces(part["offset"], size, request, LINE_BYTES)
+    requests, _ = _pieces(part["offset"], size, request, 1)
+    return len(lines), int((-(-np.bincount(requests) // LINE_BYTES)).sum())
 
 
-def _pieces(offset: Array, size: int, group: Array, unit: int) -> npt.NDArray[np.int64]:
-    """Distinct (group, unit index) that the accesses touch."""
+def _pieces(offset: Array, size: int, group: npt.NDArray[np.int64], unit: int) -> tuple[Array, Array]:
+    """Distinct (group, index of a unit of `unit` bytes) that the accesses touch; groups are counted from 0."""
     first, last = offset // unit, (offset + size - 1) // unit
-    count = int((last - first).max()) + 1
-    index = first[:, None] + np.arange(count)
+    index = first[:, None] + np.arange(int((last - first).max()) + 1)
     keep = index <= last[:, None]
-    pairs = np.stack([np.broadcast_to(group[:, None], index.shape)[keep], index[keep]], axis=1)
-    return np.unique(pairs.astype(np.int64), axis=0)
+    base, span = int(index.min()), int(index.max() - index.min()) + 1
+    keys = np.unique((group[:, None] * span + (index - base))[keep])
+    return keys // span, keys % span + base

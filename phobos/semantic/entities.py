@@ -143,7 +143,11 @@ def type_text(entity: Entity) -> str:
         shape = entity.view.shape
         return f"tile<{entity.dtype}>[{', '.join(map(str, shape))}]" if shape else str(entity.dtype)
     if isinstance(entity, Poly):
-        return f"a {entity.dtype} tile over iota"
+        fixed = dict(entity.fixed)
+        pad = entity.min_rank - len(entity.known)
+        known = [n if n > 1 else "?" for n in entity.known]
+        extents = [fixed.get(i, "?" if i < pad else known[i - pad]) for i in range(entity.min_rank)]
+        return f"an iota tile<{entity.dtype}>[{', '.join(map(str, extents))}]"
     if isinstance(entity, Text):
         return "a string"
     if isinstance(entity, Nothing):

@@ -27,6 +27,7 @@ from phobos.ir.tile import (
     Op,
     ProgramId,
     Reduce,
+    Reshape,
     Scan,
     Store,
     Value,
@@ -218,10 +219,13 @@ class _Counter:
         last = self.place.last_uses(block)
         held: dict[Value, int] = {p: self._registers(p) for p in block.params if p.is_tile}
         peak = outside + sum(held.values())
+        hidden = self.place.inlined | self.place.staged | self.place.deferred
         for index, op in enumerate(block.ops):
+            if isinstance(op, (Compute, Cast)):  # the result takes the registers of an operand that dies
+                held = {v: n for v, n in held.items() if last.get(v, -1) > index}
             for v in op.defined():
-                if v.is_tile and v not in self.place.inlined and v not in self.place.staged and v not in self.place.deferred:
-                    once = isinstance(op, Load) and len(self.place.readers.get(v, [])) == 1
+                if v.is_tile and v not in hidden:
+                    once = isinstance(op, (Load, Reshape)) and len(self.place.readers.get(v, [])) == 1
                     # A load read once is consumed piece by piece as it arrives.
                     held[v] = self._registers(v) // 4 if once else self._registers(v)
             now = outside + sum(held.values())

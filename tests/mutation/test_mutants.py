@@ -12,6 +12,7 @@ ph_syncthreads();
 ph_cp_wait<0>();
 s = PH_GUARD(i < N) ? PH_GUARD(g(")")) : 0;
 ph_syncwarp();
+if (owner_0) {
 """
 
 
@@ -21,12 +22,13 @@ def test_mutants_of_a_text() -> None:
         (4, "ph_syncthreads();"),
         (5, "ph_cp_wait<0>();"),
         (7, "ph_syncwarp();"),
+        (8, "owner_0"),
         (3, "PH_GUARD(i < N && f(j) < (M))"),
         (6, "PH_GUARD(i < N)"),
         (6, 'PH_GUARD(g(")"))'),
     ]
     for mutant in found:
-        replacement = "true" if mutant.what.startswith("PH_GUARD") else ";"
+        replacement = ";" if mutant.what.endswith(";") else "true"
         at = mutant.body.split("\n")[mutant.line - 1]
         assert BODY.split("\n")[mutant.line - 1].replace(mutant.what, replacement) == at
         others = [line for i, line in enumerate(BODY.split("\n")) if i != mutant.line - 1]

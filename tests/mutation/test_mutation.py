@@ -30,10 +30,12 @@ class Entry:
     sizes: list[dict[str, int]]
     consts: dict[str, bool] = field(default_factory=dict)
     dtype: str = "f32"
+    threads: int | None = None  # None: as many as the compiler chooses
 
     @property
     def id(self) -> str:
         parts = [self.kernel, *(f"{k}{v}" for k, v in (self.config | self.consts).items())]
+        parts += [f"threads{self.threads}"] if self.threads else []
         return "-".join(parts + [f"{name}{extent}" for name, extent in self.sizes[0].items()])
 
 
@@ -69,6 +71,35 @@ ENTRIES = [
         consts={"causal": True},
     ),
     Entry("transpose", "transpose_matrix", {"BM": 16, "BN": 32}, _sizes(M=(37, 32), N=(45, 64))),
+    # Several warps on a line and several lines on a warp: exchange between warps needs barriers of its own.
+    Entry("softmax_fp32", "softmax", {"BR": 2, "BN": 256}, _sizes(M=(5, 4), N=(250, 256, 600)), threads=128),
+    Entry("layernorm_fp32", "layernorm", {"BR": 4, "BN": 128}, _sizes(M=(5, 8), N=(120, 128, 500)), threads=256),
+    Entry("argmax_rows", "argmax_rows", {"BR": 2, "BN": 256}, _sizes(M=(5, 4), N=(700, 768)), threads=256),
+    Entry("quantize_rows", "quantize_rows", {"BR": 4, "BN": 128}, _sizes(M=(6, 8), N=(300, 384)), threads=256),
+    Entry("cumsum", "cumsum_rows", {"BR": 4, "BN": 64}, _sizes(M=(6, 8), N=(210, 192)), threads=128),
+    Entry("matvec", "matvec", {"BM": 4, "BK": 256}, _sizes(M=(7, 8), K=(700, 768)), threads=128),
+    Entry("sum_squares", "sum_squares", {"BN": 1024}, _sizes(N=3001), threads=256),
+    Entry("searchsorted", "searchsorted", {"BN": 256}, _sizes(L=33, N=500), threads=128),
+    Entry("transpose", "transpose_matrix", {"BM": 32, "BN": 32}, _sizes(M=(37, 32), N=(45, 64)), threads=128),
+    Entry("permute_rows", "permute_rows", {"BN": 8, "BD": 32}, _sizes(N=(13, 16), D=(37, 32)), threads=128),
+    Entry("rope", "rope", {"D": 64, "BN": 16}, _sizes(N=21, H=2, D=64), threads=128),
+    Entry("embedding", "embedding_grad", {"BN": 8, "BD": 32}, _sizes(N=(13, 16), V=10, D=(37, 32)), threads=128),
+    Entry("gemm_fp32", "gemm", {"BM": 64, "BN": 64, "BK": 16}, _sizes(M=(70, 64), N=(67, 64), K=(50, 48)), threads=128),
+    Entry(
+        "masked_attention_fp32",
+        "masked_attention",
+        {"D": 16, "BR": 32, "BC": 32},
+        _sizes(Nq=(45, 64), Nk=(100, 96), D=16),
+        consts={"causal": True},
+        threads=128,
+    ),
+    Entry(
+        "gemm_int8",
+        "gemm_int8",
+        {"BM": 32, "BN": 32, "BK": 32},
+        _sizes(M=(40, 32), N=(45, 32), K=(70, 96)),
+        threads=128,
+    ),
     Entry("argmax_rows", "argmax_rows", {"BR": 2, "BN": 64}, _sizes(M=(5, 4), N=(210, 192))),
     Entry("histogram", "histogram", {"BN": 128}, _sizes(N=300, B=7)),
     Entry("embedding", "embedding", {"BN": 8, "BD": 16}, _sizes(N=(13, 16), V=10, D=(37, 32))),
@@ -105,6 +136,8 @@ def test_every_barrier_and_mask_is_needed(entry: Entry) -> None:
     kernel = harness.kernel_ir(
         entry.file, entry.kernel, tuple(entry.config.items()), tuple(entry.consts.items()), entry.dtype
     )
+    if entry.threads is not None:
+        kernel = harness.with_threads(kernel, entry.threads)
     runs = [harness.make_arguments(entry.kernel, sizes, entry.dtype) for sizes in entry.sizes]
     spec = harness.weakest([harness.specialization(kernel, arguments) for arguments in runs])
     program = harness.build(kernel, entry.file, spec)

@@ -99,7 +99,7 @@ BAD = [
     ("axis not constant", "P[:, :] = iota(§n)", "PH0215"),
     ("axis too large for the tile", "B[0 :+ 4] = §iota(1)", "PH0226"),
     ("extent zero", "print(iota(0, §0))", "PH0224"),
-    ("extent does not fit", "P[:, :] = P[:, :] + §iota(1, 8)", "PH0220"),
+    ("extent does not fit", "P[:, :] = §P[:, :] + iota(1, 8)", "PH0220"),
     ("shapes", "print(§P[:, :] + P[0 :+ 4, 0 :+ 4])", "PH0220"),
     ("shapes with iota", "print(§P[:, :] + iota(0) * P[0 :+ 4, 0 :+ 4])", "PH0220"),
     ("rank", "let x: tile<f32>§[2, 2, 2, 2] = 0.0", "PH0224"),

@@ -57,8 +57,10 @@ from phobos.ir.tile import (
 from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout, blocked
 from phobos.layout.shared import SharedLayout
+from phobos.passes.assign_layouts import unit_axes_only, unit_reshape
 from phobos.passes.lowering.context import Lowering, integer
 from phobos.passes.lowering.elementwise import (
+    convert,
     exchange_layout,
     fragment_as,
     positions,

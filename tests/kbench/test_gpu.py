@@ -1,0 +1,163 @@
+"""The way of a case through verification, timing and rows, on a device made of NumPy arrays (or of torch's CPU
+tensors) and a clock of fixed steps; kernels run on the reference."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from kbench import gpu
+from kbench.bench import Bench, Peer, Prepared, Tensor
+from kbench.benches import get_bench
+from kbench.device import random_array
+from kbench.protocol import Call, Plan
+from kbench.roofline import DeviceInfo, Peaks
+
+PLAN = Plan(warmup_calls=1, warmup_seconds=0.0, rounds=3, calls=2, graph_below_us=0.0)
+INFO = DeviceInfo(
+    name="test device", capability=(9, 0), sm_count=1, clock_hz=1e9, l2_bytes=1 << 20, driver="580", cuda="13.0"
+)
+PEAKS = Peaks(flops={"fp32": 2e12}, copy_bytes=4e12)
+
+
+class ArrayDevice:
+    """NumPy arrays; every call takes 100 us."""
+
+    info = INFO
+    backend = "reference"
+    torch: Any = None
+    xp: Any = np
+
+    def random(self, spec: Tensor, seed: int) -> Any:
+        return random_array(spec, seed)
+
+    def clone(self, buffer: Any) -> Any:
+        return buffer.copy()
+
+    def poison(self, buffer: Any) -> None:
+        buffer.fill(np.nan)
+
+    def float64(self, buffer: Any) -> Any:
+        return buffer.astype(np.float64)
+
+    def copy_call(self, bytes_moved: int) -> Call:
+        return lambda: None
+
+    def finish(self) -> None:
+        return None
+
+    def elapsed(self, calls: Sequence[Call]) -> float:
+        for call in calls:
+            call()
+        return 100e-6 * len(calls)
+
+    def capture(self, calls: Sequence[Call]) -> Call | None:
+        return None
+
+
+def small(name: str) -> tuple[Bench, Any]:
+    bench = get_bench(name)
+    return bench, bench.host_cases({})[0]
+
+
+@pytest.mark.parametrize("name", ["saxpy_fp32", "softmax_fp32", "gemm_fp32", "flash_fp32"])
+def test_a_case_without_torch(name: str) -> None:
+    bench, case = small(name)
+    found = gpu.run_case(bench, case, ArrayDevice(), PEAKS, config={}, plan=PLAN)
+    assert found.good
+    (row,) = found.rows
+    assert (row.bench, row.case, row.impl, row.peer, row.ratio) == (name, case.label, "phobos", None, None)
+    assert (row.median_us, row.min_us, row.max_us) == pytest.approx((100.0, 100.0, 100.0))
+    assert row.rel_l2 < 1e-6 and row.config.items() >= dict(case.config).items()
+    assert row.device == "test device" and row.driver == "580" and row.searched is False
+    if bench.bound == "memory":
+        assert row.gbps == pytest.approx(bench.bytes(case) / 100e-6 / 1e9) and row.tflops is None and row.peak == 4000
+    else:
+        assert row.tflops == pytest.approx(bench.flops(case) / 100e-6 / 1e12) and row.gbps is None and row.peak == 2
+    (line,) = found.csv
+    assert line.gflops == pytest.approx(bench.flops(case) / 100e-6 / 1e9)
+    assert line.pct_of_peak == pytest.approx(row.pct_of_peak)
+    assert any("no peer was timed" in n for n in found.notes)
+
+
+def test_rotation_exceeds_the_cache() -> None:
+    """A memory-bound case gets as many sets as three times L2 holds, two at least; a compute-bound one gets one."""
+    sizes: dict[str, int] = {}
+    for name in ("saxpy_fp32", "gemm_fp32"):
+        bench, case = small(name)
+        sizes[name] = len(gpu._buffer_sets(bench, case, ArrayDevice()))
+    assert sizes == {"saxpy_fp32": 96, "gemm_fp32": 1}  # 3 MiB over 32 KiB
+
+
+def test_a_wrong_kernel_is_not_timed() -> None:
+    bench, case = small("saxpy_fp32")
+    wrong = dataclasses.replace(bench, oracle=lambda xp, t, s: {"Y": t["X"] + t["Y"]})
+    found = gpu.run_case(wrong, case, ArrayDevice(), PEAKS, config={}, plan=PLAN)
+    assert not found.good and found.rows == () and found.csv == ()
+    assert "WRONG" in found.notes[0]
+
+
+def test_a_poisoned_element_is_noticed() -> None:
+    """A kernel that leaves the end of its output alone."""
+    bench, case = small("softmax_fp32")
+
+    class Short(ArrayDevice):
+        def float64(self, buffer: Any) -> Any:
+            out = buffer.astype(np.float64)
+            if np.isfinite(out).all() and (out > 0).all():  # the output after the call
+                out[-1, -1] = np.nan
+            return out
+
+    assert not gpu.run_case(bench, case, Short(), PEAKS, config={}, plan=PLAN).good
+
+
+def test_above_the_peak_is_said() -> None:
+    bench, case = small("gemm_fp32")
+    found = gpu.run_case(bench, case, ArrayDevice(), Peaks(flops={"fp32": 1e9}), config={}, plan=PLAN)
+    assert any("above 105 %" in n for n in found.notes)
+
+
+def test_copy_rate() -> None:
+    assert gpu.measured_copy_rate(ArrayDevice(), PLAN) == pytest.approx(2 * (1 << 30) / 100e-6)
+
+
+class TorchCpuDevice(ArrayDevice):
+    def __init__(self, torch: Any):
+        self.torch = self.xp = torch
+
+    def random(self, spec: Tensor, seed: int) -> Any:
+        return self.torch.from_numpy(random_array(spec, seed))
+
+    def clone(self, buffer: Any) -> Any:
+        return buffer.clone()
+
+    def poison(self, buffer: Any) -> None:
+        buffer.fill_(float("nan"))
+
+    def float64(self, buffer: Any) -> Any:
+        return buffer.double()
+
+
+@pytest.mark.parametrize("name", ["saxpy_fp32", "softmax_fp32", "gemm_fp32", "flash_fp32"])
+def test_a_case_beside_its_peers(name: str) -> None:
+    torch = pytest.importorskip("torch")
+    bench, case = small(name)
+    found = gpu.run_case(bench, case, TorchCpuDevice(torch), PEAKS, config={}, plan=PLAN)
+    assert found.good, found.notes
+    assert [r.peer for r in found.rows] == [p.name for p in bench.peers]
+    assert all(r.ratio == pytest.approx(1.0) and r.peer_median_us == pytest.approx(100.0) for r in found.rows)
+    assert [c.impl for c in found.csv] == ["phobos", *(p.name for p in bench.peers if p.name != "copy")]
+
+
+def test_a_peer_that_differs_is_not_timed() -> None:
+    torch = pytest.importorskip("torch")
+    bench, case = small("saxpy_fp32")
+    lazy = Peer(name="lazy", prepare=lambda given: Prepared(call=lambda: None, outputs={"Y": given.tensors["Y"]}))
+    found = gpu.run_case(
+        dataclasses.replace(bench, peers=(lazy, *bench.peers)), case, TorchCpuDevice(torch), PEAKS, config={}, plan=PLAN
+    )
+    assert not found.good and "lazy" not in [r.peer for r in found.rows] and len(found.rows) == 2
