@@ -99,6 +99,8 @@ def merged_json(old_text: str | None, rows: Iterable[Row], path: str = "results"
     if old_text is not None:
         try:
             old = json.loads(old_text)
+            if not isinstance(old, list):
+                raise TypeError("not a list")
             for item in old:
                 kept[tuple(item[k] for k in ("bench", "case", "impl", "peer"))] = item
         except (ValueError, TypeError, KeyError):

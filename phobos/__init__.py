@@ -12,17 +12,28 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as type checkers know it, without importing typing
 if TYPE_CHECKING:
     from phobos.diagnostics import CompileError, Diagnostic, LaunchError, PhobosError
-    from phobos.kernel import Kernel, jit, load
+    from phobos.kernel import Kernel, KernelWarning, jit, load
     from phobos.runtime.compiled import Compiled
 
 __version__ = "0.1.0"
-__all__ = ["CompileError", "Compiled", "Diagnostic", "Kernel", "LaunchError", "PhobosError", "jit", "load"]
+__all__ = [
+    "CompileError",
+    "Compiled",
+    "Diagnostic",
+    "Kernel",
+    "KernelWarning",
+    "LaunchError",
+    "PhobosError",
+    "jit",
+    "load",
+]
 
 _HOME = {
     "CompileError": "phobos.diagnostics",
     "Compiled": "phobos.runtime.compiled",
     "Diagnostic": "phobos.diagnostics",
     "Kernel": "phobos.kernel",
+    "KernelWarning": "phobos.kernel",
     "LaunchError": "phobos.diagnostics",
     "PhobosError": "phobos.diagnostics",
     "jit": "phobos.kernel",

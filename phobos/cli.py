@@ -56,7 +56,11 @@ class Cli(click.Group):
             # The reader has gone; without this Python complains once more when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             sys.exit(141)
-        except (Exception, RecursionError) as e:
+        except MemoryError as e:
+            detail = f": {e}" if str(e) else ""
+            print_diagnostics([Diagnostic(code="PH1098", message=f"there is not enough memory{detail}")])
+            sys.exit(1)
+        except Exception as e:
             _internal_error(e)
         sys.exit(status if isinstance(status, int) else 0)
 
@@ -325,7 +329,7 @@ def check_command(
 @click.option("--scalar", "scalars", type=Assignments(), multiple=True, help="A scalar argument: --scalar scale=0.125.")
 @_kernel
 @click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the random inputs.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
 @click.option("--check/--no-check", "compare", default=True, help="Compare with the float64 reference.")
 @click.option("--json", "as_json", is_flag=True, help="The result as JSON.")
 def run_command(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from phobos.runtime.warm import Entry
 
 BACKENDS = ("auto", "cuda", "emulator", "reference")
+_CALL_KEYWORDS = ("config", "stream", "backend", "grid")
+
+
+class KernelWarning(UserWarning):
+    """A warning of the checker (PH04xx) about a kernel that is called; `Compiled.warnings` has it as an object."""
 
 
 def jit(source: str, kernel: str | None = None, name: str = "<string>") -> "Kernel":
@@ -43,6 +50,14 @@ def load(path: str | Path, kernel: str | None = None) -> "Kernel":
     from phobos.files import read_source
 
     return Kernel(Frontend(read_source(str(path))), kernel)
+
+
+def _callers_level() -> int:
+    """The `stacklevel` at which a warning of the function that calls this points to the code outside of Phobos."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and str(frame.f_globals.get("__name__")).partition(".")[0] == "phobos":
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 class _Cell:
@@ -98,11 +113,19 @@ class Kernel:
             self._fast(*args, **kwargs)
         except TypeError:
             # Perhaps the arguments do not fit the parameters: that gets a diagnostic. Anything else goes on.
-            options = {k: kwargs.pop(k) for k in ("config", "stream", "backend", "grid") if k in kwargs}
-            binding.bind_names(self.name, self._info.params, args, kwargs)
-            if options.get("config") is not None:
-                request.config_items(options["config"])
+            fault = self._misfit(args, kwargs)
+            if fault is not None:
+                raise fault from None
             raise
+
+    def _misfit(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> LaunchError | None:
+        """What is wrong with the names of a call, if anything is."""
+        own = {name: value for name, value in kwargs.items() if name not in _CALL_KEYWORDS}
+        try:
+            binding.bind_names(self.name, self._info.params, args, own)
+        except LaunchError as error:
+            return error
+        return None
 
     def _first_call(self, *args: Any, **kwargs: Any) -> None:
         """Stands for the entry function until the first call, so that `jit` and `compile` need not make one."""
@@ -149,7 +172,13 @@ class Kernel:
         )
         configured = self._frontend.configured(wanted)
         binding.check_call(configured.facts, self._info.params, call)
+        self._once(("warned", wanted), lambda: self._warn(configured))
         return configured, reason
+
+    def _warn(self, configured: Configured) -> bool:
+        for found in configured.warnings:
+            warnings.warn(found.render(self.source), KernelWarning, stacklevel=_callers_level())
+        return True
 
     def _request(
         self,
@@ -291,6 +320,26 @@ class Kernel:
             (dict(values), call),
             None if stream is None else stream_handle(stream),
             caller_stream(values.values(), call.views.values(), ordinal),
+        )
+
+    def autotune(self, *args: Any, backend: str = "auto", **kwargs: Any) -> dict[str, Any]:
+        """The best configuration for these arguments, by timing.
+
+        Raises LaunchError: what a call raises for wrong arguments, PH0740 where nothing can be timed (only a CUDA
+        device can) and, so far, also on a device: there is no search yet, and the default configuration is the cost
+        model's choice.
+        """
+        own = {name: value for name, value in kwargs.items() if name not in _CALL_KEYWORDS}
+        binding.bind(self.name, self._info.params, binding.bind_names(self.name, self._info.params, args, own))
+        kind = self._backend(backend)
+        raise LaunchError(
+            Diagnostic(
+                code="PH0740",
+                message="searching configurations on a device is not supported yet"
+                if kind == "cuda"
+                else f"nothing can be timed on backend {kind!r}; a search needs a CUDA device",
+                help="a call without config= takes the cost model's choice",
+            )
         )
 
     # --- on the host

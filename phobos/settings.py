@@ -11,10 +11,20 @@ def cache_dir() -> Path:
     emulator builds and tuning results; everything in it can be deleted at any time."""
     explicit = os.environ.get("PHOBOS_CACHE_DIR")
     if explicit:
-        return Path(explicit).expanduser()
+        return _expand_user(explicit)
     base = os.environ.get("XDG_CACHE_HOME")
-    root = Path(base) if base else Path("~/.cache").expanduser()
+    root = Path(base) if base else _expand_user("~/.cache")
     return root / "phobos"
+
+
+def _expand_user(path: str) -> Path:
+    """`~` as the home directory; a user without one (an arbitrary user id in a container) gets the temporary folder."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        import tempfile
+
+        return Path(tempfile.gettempdir()) / f"phobos-{os.getuid()}" / path.lstrip("~/")
 
 
 def cache_enabled() -> bool:
@@ -35,6 +45,14 @@ def host_compiler() -> str:
 def emulator_timeout() -> float:
     """PHOBOS_EMULATOR_TIMEOUT: seconds after which an emulated launch is reported as hung, default 60."""
     return _positive_float("PHOBOS_EMULATOR_TIMEOUT", 60.0)
+
+
+def compile_jobs() -> int:
+    """PHOBOS_JOBS: how many processes compile during a search, default one a core that this process may use."""
+    text = os.environ.get("PHOBOS_JOBS")
+    if text is None:
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, int(_positive_float("PHOBOS_JOBS", 1.0)))
 
 
 def _positive_float(name: str, default: float) -> float:

@@ -42,7 +42,8 @@ PH_ATOMIC_NATIVE(ph_atomic_add, atomicAdd, int) PH_ATOMIC_NATIVE(ph_atomic_add, 
 PH_I ph_i64 ph_atomic_add(ph_i64* p, ph_i64 i, ph_i64 v) { return (ph_i64)atomicAdd((ph_u64*)(p + i), (ph_u64)v); }
 PH_ATOMIC_LOOP(ph_atomic_add, ph_add_op, ph_half) PH_ATOMIC_LOOP(ph_atomic_add, ph_add_op, ph_bf16)
 #define PH_ATOMIC_EXTREME(name, builtin, op) \
-  PH_ATOMIC_NATIVE(name, builtin, int) PH_ATOMIC_NATIVE(name, builtin, unsigned) PH_ATOMIC_NATIVE(name, builtin, ph_i64) \
+  PH_ATOMIC_NATIVE(name, builtin, int) PH_ATOMIC_NATIVE(name, builtin, unsigned) \
+  PH_ATOMIC_NATIVE(name, builtin, ph_i64) \
   PH_ATOMIC_LOOP(name, op, float) PH_ATOMIC_LOOP(name, op, double) PH_ATOMIC_LOOP(name, op, ph_half) \
   PH_ATOMIC_LOOP(name, op, ph_bf16)
 PH_ATOMIC_EXTREME(ph_atomic_max, atomicMax, ph_max_op) PH_ATOMIC_EXTREME(ph_atomic_min, atomicMin, ph_min_op)

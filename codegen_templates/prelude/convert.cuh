@@ -1,7 +1,8 @@
 // part: convert
 // needs: core rounding half
 // provides: ph_cvt
-// Serves both preludes. ph_cvt<To>(from) chooses ph_cvt_to(ph_tag<To>, from) by overload; the float8 part adds its own overloads.
+// Serves both preludes. ph_cvt<To>(from) chooses ph_cvt_to(ph_tag<To>, from) by overload; the float8 part adds its own
+// overloads.
 template<class To> struct ph_tag {};
 template<class T> PH_I T ph_cvt_to(ph_tag<T>, T v) { return v; }
 #define PH_CVT(To, From, expression) PH_I To ph_cvt_to(ph_tag<To>, From v) { return expression; }
@@ -11,7 +12,8 @@ template<class T> PH_I T ph_cvt_to(ph_tag<T>, T v) { return v; }
   PH_CVT_PLAIN(To, unsigned) PH_CVT_PLAIN(To, ph_i64) PH_CVT_PLAIN(To, bool)
 PH_CVT_INTS(float) PH_CVT_INTS(double)
 // int to int wraps, to bool is != 0: what the language does
-#define PH_CVT_FIVE(To, A, B, C, D, E) PH_CVT_PLAIN(To, A) PH_CVT_PLAIN(To, B) PH_CVT_PLAIN(To, C) PH_CVT_PLAIN(To, D) PH_CVT_PLAIN(To, E)
+#define PH_CVT_FIVE(To, A, B, C, D, E) \
+  PH_CVT_PLAIN(To, A) PH_CVT_PLAIN(To, B) PH_CVT_PLAIN(To, C) PH_CVT_PLAIN(To, D) PH_CVT_PLAIN(To, E)
 PH_CVT_FIVE(signed char, unsigned char, int, unsigned, ph_i64, bool)
 PH_CVT_FIVE(unsigned char, signed char, int, unsigned, ph_i64, bool)
 PH_CVT_FIVE(int, signed char, unsigned char, unsigned, ph_i64, bool)
@@ -28,7 +30,8 @@ PH_CVT(signed char, double, (signed char)ph_saturate(ph_d2i(v), -128, 127))
 PH_CVT(unsigned char, double, (unsigned char)ph_saturate(ph_d2i(v), 0, 255))
 PH_CVT(bool, double, v != 0.)
 PH_CVT_PLAIN(float, double) PH_CVT_PLAIN(double, float)
-// From more than 24 bits to 16 or 8: an odd last bit stands for what was cut off, so that the second rounding is the only one.
+// From more than 24 bits to 16 or 8: an odd last bit stands for what was cut off, so that the second rounding is the
+// only one.
 PH_I float ph_odd(float toward_zero, bool inexact) { return ph_bits<float>(ph_bits<unsigned>(toward_zero) | inexact); }
 PH_I float ph_to_odd(double v) {
   const float f = ph_d2f_rz(v);
@@ -42,12 +45,14 @@ PH_I float ph_to_odd(ph_i64 v) {
 }
 // the other pairs of a narrow float F go by way of float, which holds F exactly
 #define PH_CVT_NARROW(F, narrow) \
-  PH_CVT(F, double, narrow(ph_to_odd(v))) PH_CVT(F, int, narrow(ph_to_odd(v))) PH_CVT(F, unsigned, narrow(ph_to_odd(v))) \
+  PH_CVT(F, double, narrow(ph_to_odd(v))) PH_CVT(F, int, narrow(ph_to_odd(v))) \
+  PH_CVT(F, unsigned, narrow(ph_to_odd(v))) \
   PH_CVT(F, ph_i64, narrow(ph_to_odd(v))) PH_CVT(F, signed char, narrow((float)v)) \
   PH_CVT(F, unsigned char, narrow((float)v)) PH_CVT(F, bool, narrow((float)v)) PH_CVT(F, float, narrow(v))
 #define PH_CVT_WIDEN_TO(To, F, widen) PH_CVT(To, F, ph_cvt_to(ph_tag<To>(), widen(v)))
 #define PH_CVT_WIDEN(F, widen) \
-  PH_CVT(float, F, widen(v)) PH_CVT_WIDEN_TO(double, F, widen) PH_CVT_WIDEN_TO(int, F, widen) PH_CVT_WIDEN_TO(unsigned, F, widen) \
+  PH_CVT(float, F, widen(v)) PH_CVT_WIDEN_TO(double, F, widen) PH_CVT_WIDEN_TO(int, F, widen) \
+  PH_CVT_WIDEN_TO(unsigned, F, widen) \
   PH_CVT_WIDEN_TO(ph_i64, F, widen) PH_CVT_WIDEN_TO(signed char, F, widen) PH_CVT_WIDEN_TO(unsigned char, F, widen) \
   PH_CVT_WIDEN_TO(bool, F, widen)
 PH_CVT_NARROW(ph_half, ph_f2h) PH_CVT_NARROW(ph_bf16, ph_f2b)

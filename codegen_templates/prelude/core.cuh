@@ -1,13 +1,15 @@
 // part: core
 // needs:
-// provides: PH_KERNEL PH_KERNEL_REGS PH_DEVICE PH_UNROLL PH_UNROLL_N PH_NO_UNROLL PH_RESTRICT PH_LIKELY PH_GUARD PH_TENSORMAP
+// provides: PH_KERNEL PH_KERNEL_REGS PH_DEVICE PH_UNROLL PH_UNROLL_N PH_NO_UNROLL PH_RESTRICT PH_LIKELY
+// provides: PH_GUARD PH_TENSORMAP
 // provides: ph_half ph_bf16 ph_f8e4m3 ph_f8e5m2 ph_i64 ph_u64 ph_vec ph_tmap ph_global ph_shared ph_smem ph_soff
 // provides: ph_tid ph_ctaid_x ph_ctaid_y ph_ctaid_z ph_nctaid_x ph_nctaid_y ph_nctaid_z
 // provides: ph_bits ph_syncthreads ph_syncwarp ph_bar_sync ph_bar_arrive
 #define PH_I __device__ __forceinline__
 #define PH_PRAGMA(text) _Pragma(#text)
 #define PH_KERNEL(threads, min_blocks) extern "C" __global__ void __launch_bounds__(threads, min_blocks)
-// A register cap and launch bounds exclude each other in CUDA C++; the cap includes what min_blocks resident blocks allow.
+// A register cap and launch bounds exclude each other in CUDA C++; the cap includes what min_blocks resident blocks
+// allow.
 #define PH_KERNEL_REGS(threads, min_blocks, max_regs) \
   extern "C" __global__ void __maxnreg__(65536 / ((threads) * (min_blocks)) / 8 * 8 < (max_regs) \
     ? 65536 / ((threads) * (min_blocks)) / 8 * 8 : (max_regs))

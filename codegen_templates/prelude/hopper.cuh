@@ -1,7 +1,8 @@
 // part: hopper
 // needs: core
 // provides: ph_mbar ph_mbar_init ph_mbar_arrive ph_mbar_expect_tx ph_mbar_try_wait ph_mbar_wait ph_tma_load_2d
-// provides: ph_fence_proxy_async ph_fence_mbar_init ph_reg_inc ph_reg_dec ph_desc ph_wg_desc ph_wg_fence ph_wg_commit ph_wg_wait
+// provides: ph_fence_proxy_async ph_fence_mbar_init ph_reg_inc ph_reg_dec ph_desc ph_wg_desc ph_wg_fence
+// provides: ph_wg_commit ph_wg_wait
 // mbarriers, TMA and the frame of wgmma; the products themselves are in the part `wgmma`, one for each shape in use.
 typedef ph_u64* ph_mbar;
 typedef ph_u64 ph_desc;
@@ -9,7 +10,9 @@ typedef ph_u64 ph_desc;
 PH_I void ph_mbar_init(ph_mbar b, int count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(ph_soff(b)), "r"(count) : "memory");
 }
-PH_I void ph_mbar_arrive(ph_mbar b) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(ph_soff(b)) : "memory"); }
+PH_I void ph_mbar_arrive(ph_mbar b) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(ph_soff(b)) : "memory");
+}
 PH_I void ph_mbar_expect_tx(ph_mbar b, unsigned bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(ph_soff(b)), "r"(bytes) : "memory");
 }
@@ -23,7 +26,8 @@ PH_I void ph_mbar_wait(ph_mbar b, int parity) {
   while (!ph_mbar_try_wait(b, parity)) {}
 }
 template<class T> PH_I void ph_tma_load_2d(T* dst, const ph_tmap& map, int c0, int c1, ph_mbar b) {
-  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2,%3}], [%4];"
+  asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+    "[%0], [%1, {%2,%3}], [%4];"
     ::"r"(ph_soff(dst)), "l"((ph_u64)&map), "r"(c0), "r"(c1), "r"(ph_soff(b)) : "memory");
 }
 PH_I void ph_fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -1,8 +1,10 @@
 // part: math_fast
 // needs: core math
-// provides: ph_fast_exp ph_fast_exp2 ph_fast_log ph_fast_log2 ph_fast_div ph_fast_rcp ph_fast_sqrt ph_fast_rsqrt ph_fast_sin
+// provides: ph_fast_exp ph_fast_exp2 ph_fast_log ph_fast_log2 ph_fast_div ph_fast_rcp ph_fast_sqrt
+// provides: ph_fast_rsqrt ph_fast_sin
 // provides: ph_fast_cos ph_fast_tanh ph_fast_sigmoid ph_fast_erf ph_fast_gelu ph_fast_pow
-// One instruction of the special function unit where there is one; subnormals are flushed. Doubles take the default version.
+// One instruction of the special function unit where there is one; subnormals are flushed. Doubles take the default
+// version.
 #define PH_APPROX(name, instruction) \
   PH_I float name(float x) { \
     float y; \
@@ -21,8 +23,10 @@ PH_I float ph_fast_erf(float x) { return erff(x); }
 PH_I float ph_fast_gelu(float x) { return 0.5f * x * (1.f + erff(x * 0.7071067811865476f)); }
 PH_I float ph_fast_pow(float a, float b) { return ph_fast_exp2(b * ph_fast_log2(a)); }
 #define PH_FAST_DOUBLE(name) PH_I double ph_fast_##name(double x) { return ph_##name(x); }
-PH_FAST_DOUBLE(exp) PH_FAST_DOUBLE(exp2) PH_FAST_DOUBLE(log) PH_FAST_DOUBLE(log2) PH_FAST_DOUBLE(sqrt) PH_FAST_DOUBLE(rsqrt)
-PH_FAST_DOUBLE(sin) PH_FAST_DOUBLE(cos) PH_FAST_DOUBLE(tanh) PH_FAST_DOUBLE(sigmoid) PH_FAST_DOUBLE(erf) PH_FAST_DOUBLE(gelu)
+PH_FAST_DOUBLE(exp) PH_FAST_DOUBLE(exp2) PH_FAST_DOUBLE(log) PH_FAST_DOUBLE(log2) PH_FAST_DOUBLE(sqrt)
+PH_FAST_DOUBLE(rsqrt)
+PH_FAST_DOUBLE(sin) PH_FAST_DOUBLE(cos) PH_FAST_DOUBLE(tanh) PH_FAST_DOUBLE(sigmoid) PH_FAST_DOUBLE(erf)
+PH_FAST_DOUBLE(gelu)
 PH_I double ph_fast_rcp(double x) { return 1. / x; }
 PH_I double ph_fast_div(double a, double b) { return a / b; }
 PH_I double ph_fast_pow(double a, double b) { return pow(a, b); }

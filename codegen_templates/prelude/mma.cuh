@@ -4,7 +4,8 @@
 // provides: ph_mma_f16 ph_mma_bf16 ph_mma_tf32 ph_mma_s8 ph_mma_u8 ph_mma_e4m3 ph_mma_e5m2
 #define PH_LDMATRIX(suffix, modifier) \
   PH_I void ph_ldmatrix_x1##suffix(unsigned* r, const void* p) { \
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1" modifier ".shared.b16 {%0}, [%1];" : "=r"(r[0]) : "r"(ph_soff(p)) : "memory"); \
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1" modifier ".shared.b16 {%0}, [%1];" \
+      : "=r"(r[0]) : "r"(ph_soff(p)) : "memory"); \
   } \
   PH_I void ph_ldmatrix_x2##suffix(unsigned* r, const void* p) { \
     asm volatile("ldmatrix.sync.aligned.m8n8.x2" modifier ".shared.b16 {%0,%1}, [%2];" \

@@ -1,7 +1,9 @@
 // part: wmma
 // needs: core vector
-// provides: ph_wmma_a ph_wmma_b ph_wmma_c ph_wmma_load_a ph_wmma_load_b ph_wmma_load_c ph_wmma_store ph_wmma_fill ph_wmma_mma
-// 16x16x16, f32 accumulator. Fragments are opaque; the memory layout of a and b is part of load and product, so it is in their types.
+// provides: ph_wmma_a ph_wmma_b ph_wmma_c ph_wmma_load_a ph_wmma_load_b ph_wmma_load_c ph_wmma_store
+// provides: ph_wmma_fill ph_wmma_mma
+// 16x16x16, f32 accumulator. Fragments are opaque; the memory layout of a and b is part of load and product, so it is
+// in their types.
 template<class T, bool COL> struct ph_wmma_a { unsigned x[8]; };
 template<class T, bool COL> struct ph_wmma_b { unsigned x[8]; };
 struct ph_wmma_c { float x[8]; };
@@ -25,7 +27,8 @@ struct ph_wmma_c { float x[8]; };
   }
 #define PH_WMMA_MMA_BF16(COLA, COLB, layouts) \
   PH_I void ph_wmma_mma(ph_wmma_c& c, const ph_wmma_a<ph_bf16, COLA>& a, const ph_wmma_b<ph_bf16, COLB>& b) { \
-    asm volatile("wmma.mma.sync.aligned." layouts ".m16n16k16.f32.bf16.bf16.f32 " PH_R8 ", {%8,%9,%10,%11}, {%12,%13,%14,%15}, " \
+    asm volatile("wmma.mma.sync.aligned." layouts ".m16n16k16.f32.bf16.bf16.f32 " PH_R8 \
+      ", {%8,%9,%10,%11}, {%12,%13,%14,%15}, " \
       PH_R8 ";" : PH_O8(c, "+f") : PH_O4(a, "r"), PH_O4(b, "r")); \
   }
 PH_WMMA_LOAD(a, false, "row") PH_WMMA_LOAD(a, true, "col") PH_WMMA_LOAD(b, false, "row") PH_WMMA_LOAD(b, true, "col")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from phobos.codegen.expressions import PRIMARY, Environment, expression, linear_index, number
 from phobos.codegen.writer import Writer
 from phobos.ir.abi import StrideArg
@@ -44,9 +46,23 @@ class Printer:
         return "" if text == "1" else text if len(names) + (known != 1) <= 1 else f"({text})"
 
     def pointer(self, buffer: Buffer, const: bool = False) -> str:
-        """ph_shared pointer to the tile."""
+        """ph_shared pointer to the tile; of a ring, to its current stage."""
+        return self.stage_pointer(buffer, buffer.stage.name if buffer.stage is not None else "0", const)
+
+    def stage_pointer(self, buffer: Buffer, stage: str, const: bool = False) -> str:
         ctype = self.ctype(buffer.dtype)
-        return f"ph_smem<{'const ' if const else ''}{ctype}>({self.schedule.offsets[buffer]})"
+        base = f"ph_smem<{'const ' if const else ''}{ctype}>({self.schedule.offsets[buffer]})"
+        elements = buffer.stage_bytes // buffer.dtype.bytes
+        return base if stage == "0" else f"{base} + {stage} * {elements}"
+
+    def stored(self, buffer: Buffer, source: DType) -> Callable[[str], str]:
+        """What becomes of an element of type `source` (given as text) when it is written to the buffer."""
+        if buffer.rounding == "tf32":
+            return lambda text: f"ph_bits<float>(ph_f2tf32({text}))"
+        if source is buffer.dtype:
+            return lambda text: text
+        ctype = self.ctype(buffer.dtype)
+        return lambda text: f"ph_cvt<{ctype}>({text})"
 
     def declare(self, fragment: Fragment) -> None:
         self.writer.line(f"{self.ctype(fragment.dtype)} {fragment.name}[{fragment.layout.registers}];")

@@ -24,8 +24,8 @@ from phobos.resources import templates_dir
 
 # Parts in the order in which they are printed: a part needs only earlier ones.
 PARTS = (
-    "core", "vector", "shuffle", "integer", "rounding", "half", "convert", "float8", "math", "math_fast", "atomic", "debug",
-    "mma", "wmma", "cp_async", "hopper", "wgmma",
+    "core", "vector", "shuffle", "integer", "rounding", "half", "convert", "float8", "math", "math_fast", "atomic",
+    "debug", "mma", "wmma", "cp_async", "hopper", "wgmma",
 )  # fmt: skip
 _NAME = re.compile(r"\b(?:ph|PH)_\w+")
 _WGMMA = re.compile(r"\bph_wgmma_(ss|rs)_(\w+?)<\s*(\d+)\s*,\s*(\d+)")
@@ -33,7 +33,8 @@ _WGMMA = re.compile(r"\bph_wgmma_(ss|rs)_(\w+?)<\s*(\d+)\s*,\s*(\d+)")
 
 @dataclass(frozen=True)
 class Part:
-    """A part: its text for the GPU (without the heading) and for the host, the parts it needs, the helpers it provides."""
+    """A part: its text for the GPU (without the heading) and for the host, the parts it needs, the helpers it
+    provides."""
 
     name: str
     text: str
@@ -122,7 +123,8 @@ def select_host(body: str) -> str:
 
 
 def _render(template: str, body: str) -> str:
-    """A templated part for the instruction shapes in `body`: `shapes` is (operand a: ss or rs, dtype, N, transposed b)."""
+    """A templated part for the instruction shapes in `body`: `shapes` is (operand a: ss or rs, dtype, N, transposed
+    b)."""
     shapes = sorted({(a, dtype, int(n), int(t)) for a, dtype, n, t in _WGMMA.findall(body)})
     # Braces and percent signs belong to the PTX in these templates.
     environment = jinja2.Environment(

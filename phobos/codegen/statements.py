@@ -8,6 +8,9 @@ from phobos.codegen import reductions
 from phobos.codegen.context import Printer
 from phobos.ir.c_names import c_identifier
 from phobos.ir.scheduled import (
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
     AssertStmt,
     AtAxis,
     AtomicGlobal,
@@ -47,7 +50,7 @@ from phobos.ir.scheduled import (
 )
 from phobos.ir.types import DType
 from phobos.layout.loops import loops, one_liner, plan
-from phobos.transfer import plain
+from phobos.transfer import cp_async, plain
 from phobos.transfer.interface import AxisText, GlobalText
 
 
@@ -78,6 +81,16 @@ def print_statement(p: Printer, s: Stmt) -> None:
     elif isinstance(s, (LoadGlobal, LoadScalar, StoreGlobal, StoreScalar, GlobalToShared, AtomicGlobal, AtomicScalar)):
         w.at(s.span, s.note)
         _transfer(p, s)
+    elif isinstance(s, (AsyncCopy, AsyncCommit, AsyncWait)):
+        w.at(s.span, s.note)
+        if isinstance(s, AsyncCopy):
+            target = p.stage_pointer(s.buffer, p.atom(s.stage))
+            ctype = p.ctype(s.buffer.dtype)
+            cp_async.copy(w, global_text(p, s.view), s.layout, s.buffer.layout, ctype, target, p.threads)
+        elif isinstance(s, AsyncCommit):
+            cp_async.commit(w)
+        else:
+            cp_async.wait(w, s.pending)
     elif isinstance(s, WriteShared):
         w.at(s.span, s.note)
         _write_shared(p, s)
@@ -95,8 +108,12 @@ def print_statement(p: Printer, s: Stmt) -> None:
         reductions.scan(p, s)
     elif isinstance(s, Contract):
         w.at(s.span, s.note or f"{s.plan.room}: {s.plan.description}")
-        assert isinstance(s.a, Buffer) and isinstance(s.b, Buffer)
-        s.plan.emit(w, s.accumulator.name, p.pointer(s.a, const=True), p.pointer(s.b, const=True))
+        assert isinstance(s.b, Buffer)
+        b = p.pointer(s.b, const=True)
+        if isinstance(s.a, Fragment):
+            s.plan.emit(w, s.accumulator.name, s.a.name, b, a_in_registers=True)
+        else:
+            s.plan.emit(w, s.accumulator.name, p.pointer(s.a, const=True), b)
     elif isinstance(s, Barrier):
         w.at(s.span)
         w.line("ph_syncthreads();", memory=True)
@@ -172,7 +189,9 @@ def _transfer(p: Printer, s: Stmt) -> None:
         plain.store_registers(w, global_text(p, s.view), s.source.layout, s.source.name, p.threads)
     elif isinstance(s, GlobalToShared):
         view = global_text(p, s.view, s.fill)
-        plain.global_to_shared(w, view, s.layout, s.buffer.layout, p.pointer(s.buffer), p.threads)
+        convert = p.stored(s.buffer, s.view.dtype)
+        ctype = p.ctype(s.buffer.dtype)
+        plain.global_to_shared(w, view, s.layout, s.buffer.layout, ctype, convert, p.pointer(s.buffer), p.threads)
     elif isinstance(s, LoadScalar):
         view = global_text(p, s.view, s.fill)
         guard, read = _one_guard(view), f"{view.tensor}[{_one_offset(view)}]"
@@ -249,8 +268,9 @@ def _write_shared(p: Printer, s: WriteShared) -> None:
     w.line(f"const ph_shared<{p.ctype(s.buffer.dtype)}> tile = {p.pointer(s.buffer)};")
     index = p.linear(s.buffer, s.at, nest)
     source = FragmentRef(s.source.dtype, s.source)
+    convert = p.stored(s.buffer, s.source.dtype)
     if vector == 1:
-        text = f"tile[{index}] = {nest.fragment(source)};"
+        text = f"tile[{index}] = {convert(nest.fragment(source))};"
         one_liner(w, nest.groups, f"if ({guard}) {text}" if guard else text, memory=True)
     else:
         pack = f"ph_vec<{p.ctype(s.buffer.dtype)}, {vector}>"
@@ -259,7 +279,7 @@ def _write_shared(p: Printer, s: WriteShared) -> None:
                 w.open(f"if ({guard})")
             w.line(f"{pack} t;")
             w.line("PH_UNROLL")
-            w.line(f"for (int v = 0; v < {vector}; ++v) t.v[v] = {nest.fragment(source, 'v')};")
+            w.line(f"for (int v = 0; v < {vector}; ++v) t.v[v] = {convert(nest.fragment(source, 'v'))};")
             w.line(f"ph_stv(tile, {index}, t);", memory=True)
             if guard:
                 w.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -174,6 +175,7 @@ def run(
     poisoned = {t.name for t in facts.tensors if t.written and not t.read}
     rng = np.random.default_rng(seed)
     shapes = {t.name: tuple(d if isinstance(d, int) else extents[d] for d in t.type.dims) for t in ir.tensors}
+    _check_memory(ir, shapes)
     arrays = {
         t.name: _poison(t, shapes[t.name]) if t.name in poisoned else _random(t, shapes[t.name], rng)
         for t in ir.tensors
@@ -312,6 +314,21 @@ def _extents(ir: KernelIR, info: KernelInfo, dims: Mapping[str, int]) -> dict[st
             )
         )
     return {d: dims[d] for d in needed}
+
+
+def _check_memory(ir: KernelIR, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Raises LaunchError PH1013 for arguments that this machine cannot hold (twice: once as float64)."""
+    need = sum(math.prod(shapes[t.name]) * (t.type.dtype.bytes + 8) for t in ir.tensors)
+    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**40
+    if need > have:
+        raise LaunchError(
+            Diagnostic(
+                code="PH1013",
+                message=f"the tensors and their float64 copies need {need / 2**30:.1f} GiB; this machine has "
+                f"{have / 2**30:.1f} GiB",
+                help="choose smaller dims",
+            )
+        )
 
 
 def _random(tensor: TensorParam, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:

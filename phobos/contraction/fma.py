@@ -36,7 +36,7 @@ class FmaPlan(ContractionPlan):
     kv: int
     nv: int
 
-    def emit(self, out: TextWriter, accumulator: str, a: str, b: str) -> None:
+    def emit(self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False) -> None:
         q = self.query
         operand, acc = C_TYPES[q.operand], C_TYPES[q.accumulator]
         pa, pb = self.a_layout.pitch, self.b_layout.pitch
@@ -199,7 +199,7 @@ def _plan(
         warps.append(Digit(0, wm, lm * tm))
     layout = RegisterLayout.make((q.m, q.n), columns + rows, lanes, warps)
     return FmaPlan(
-        room=name, kind="ieee", query=q, c_layout=layout, a_layout=a_layout, b_layout=b_layout, row_split=(wm, lm),
+        room=name, kind="ieee", a_dtype=q.operand, b_dtype=q.operand, query=q, c_layout=layout, a_layout=a_layout, b_layout=b_layout, row_split=(wm, lm),
         cost=cost, wm=wm, wn=wn, lm=lm, ln=ln, tm=tm, tn=tn, kv=kv, nv=nv,
         description=f"{tm}x{tn} results a thread, lanes {lm}x{ln}, warps {wm}x{wn}, operands by {kv} along k"
         + (f", {nv} along n" if nv > 1 else ""),

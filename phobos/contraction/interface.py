@@ -19,7 +19,8 @@ class ContractionQuery:
     """One product: a [m, k] times b [k, n] (or b [n, k] where `transpose_b`), summed in `accumulator` type.
 
     `kinds` are the permitted roundings of the operands, best first (options.DOT_KINDS). `whole_rows` asks that a
-    warp own whole rows of the result, since row statistics of it are needed.
+    warp own whole rows of the result, since row statistics of it are needed. `a_computed`: a is computed by the block
+    (not loaded), so it is in registers when the product starts.
     """
 
     m: int
@@ -31,6 +32,7 @@ class ContractionQuery:
     transpose_b: bool
     warps: int
     whole_rows: bool
+    a_computed: bool = False
     options: ScheduleOptions
     target: Target
 
@@ -39,8 +41,10 @@ class ContractionQuery:
 class ContractionPlan:
     """A room's answer: which rounding, where the result lives, and in which shared layouts it reads the operands.
 
-    `row_split` (warps, lanes along rows) is what plans must agree on for their results' rows to line up.
-    `cost` is issue slots of one thread for the whole product, comparable within a room.
+    Operands are stored there as `a_dtype` and `b_dtype` (narrower than the product's operands where the kind rounds them),
+    further rounded by `rounding` ("tf32") where their dtype does not say it. `a_fragment`: the register layout in which a
+    may stay in registers instead. `row_split` is what plans must agree on for their results' rows to line up; its first
+    number is the warps along rows. `cost` is issue slots of one thread for the whole product, comparable within a room.
     """
 
     room: str
@@ -52,9 +56,14 @@ class ContractionPlan:
     row_split: tuple[int, int]
     cost: float
     description: str
+    a_dtype: DType
+    b_dtype: DType
+    rounding: str = ""
+    a_fragment: RegisterLayout | None = None
 
-    def emit(self, out: TextWriter, accumulator: str, a: str, b: str) -> None:
-        """Prints `accumulator += a @ b`; `a` and `b` are expressions of shared pointers to the operands' tiles."""
+    def emit(self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False) -> None:
+        """Prints `accumulator += a @ b`; `a` and `b` are expressions of shared pointers to the operands' tiles, `a` the name
+        of a fragment of layout `a_fragment` where it is `a_in_registers`."""
         raise NotImplementedError
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from phobos.contraction import fma
+from phobos.contraction import fma, mma_sync
 from phobos.contraction.interface import ContractionPlan, ContractionQuery, Room
 
-ROOMS: tuple[Room, ...] = (fma,)  # type: ignore[assignment]
+ROOMS: tuple[Room, ...] = (mma_sync, fma)  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
@@ -61,25 +61,22 @@ def choose(queries: Sequence[ContractionQuery]) -> list[Answer]:
 
 def _aligned_plans(room: Room, queries: Sequence[ContractionQuery]) -> list[ContractionPlan]:
     """The cheapest plans that share a row split; each its own best where rows need not line up."""
-    options = [list(room.plans(q)) for q in queries]
+    options = [_owning_rows(room.plans(q), q) for q in queries]
+    best = [min(o, key=lambda p: p.cost) for o in options]
     if len(queries) == 1 or not any(q.whole_rows for q in queries):
-        return [_best(o, q) for o, q in zip(options, queries)]
-    splits = {p.row_split for p in options[0]}
-    for o in options[1:]:
-        splits &= {p.row_split for p in o}
-    best: tuple[float, list[ContractionPlan]] | None = None
-    for split in sorted(splits):
-        if split[0] != queries[0].warps and queries[0].m >= queries[0].warps:
-            continue  # a row spread over warps needs shared memory for its maximum and sum
-        plans = [min((p for p in o if p.row_split == split), key=lambda p: p.cost) for o in options]
-        cost = sum(p.cost for p in plans)
-        if best is None or cost < best[0]:
-            best = (cost, plans)
-    return best[1] if best is not None else [_best(o, q) for o, q in zip(options, queries)]
+        return best
+    splits = {p.row_split for p in options[0]}.intersection(*({p.row_split for p in o} for o in options[1:]))
+    shared = [
+        [min((p for p in o if p.row_split == split), key=lambda p: p.cost) for o in options] for split in sorted(splits)
+    ]
+    return min(shared, key=lambda plans: sum(p.cost for p in plans)) if shared else best
 
 
-def _best(plans: Sequence[ContractionPlan], query: ContractionQuery) -> ContractionPlan:
-    if query.whole_rows and query.m >= query.warps:
-        whole = [p for p in plans if p.row_split[0] == query.warps]
-        plans = whole or plans
-    return min(plans, key=lambda p: p.cost)
+def _owning_rows(plans: Sequence[ContractionPlan], query: ContractionQuery) -> list[ContractionPlan]:
+    """Where row statistics are needed, the plans with as many warps along rows as there are: a row spread over warps needs
+    shared memory for its maximum and sum."""
+    if not query.whole_rows:
+        return list(plans)
+    within = [p for p in plans if p.row_split[0] <= query.m] or list(plans)
+    most = max(p.row_split[0] for p in within)
+    return [p for p in within if p.row_split[0] == most]

@@ -1,7 +1,8 @@
 """Compiles the emulator's runtime (once per machine) and kernel bodies (content-addressed) with the host C++ compiler.
 
-Everything lies in `settings.cache_dir() / "emulator"`, or in a temporary folder of this process where the cache is turned off.
-A file's name is a hash of all that its contents depend on: the texts, the flags, the compiler and the CPU (-march=native).
+Everything lies in `settings.cache_dir() / "emulator"`, or in a temporary folder of this process where the cache is
+turned off. A file's name is a hash of all that its contents depend on: the texts, the flags, the compiler and the CPU
+(-march=native).
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ from phobos.resources import templates_dir
 
 _RUNTIME_FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
 _RUNTIME_LIBS = ("-lm", "-lpthread")
-# Uninitialised registers are poisoned; products and sums are not contracted; a large frame cannot jump over a guard page.
+# Uninitialised registers are poisoned; products and sums are not contracted; a large frame cannot jump over a guard
+# page.
 _KERNEL_FLAGS = (
     "-std=c++17",
     "-march=native",
@@ -88,7 +90,9 @@ def runtime_library() -> ctypes.CDLL:
     try:
         library = ctypes.CDLL(str(out), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
-        raise CompileError(Diagnostic(code="PH0942", message=f"the emulator's runtime does not load: {error}")) from None
+        raise CompileError(
+            Diagnostic(code="PH0942", message=f"the emulator's runtime does not load: {error}")
+        ) from None
     library.ph_start.argtypes = [ctypes.c_void_p]
     library.ph_start.restype = ctypes.c_int
     return library
@@ -105,7 +109,11 @@ def _compile(source: str, out: Path, flags: tuple[str, ...], libs: tuple[str, ..
         except OSError as error:
             raise _no_compiler(error.strerror or str(error)) from None
         if done.returncode != 0:
-            errors = [line for line in done.stderr.splitlines() if re.search(r"\berror:", line)] or done.stderr.splitlines()
+            unknown = re.search(r"(?:unrecognized|unknown)[^\n]*\boption[^\n]*|unknown argument[^\n]*", done.stderr)
+            if unknown:
+                raise _no_compiler(f"it is too old or another compiler ({unknown.group(0)})")
+            lines = done.stderr.splitlines()
+            errors = [line for line in lines if re.search(r"\berror:", line)] or lines
             raise CompileError(
                 Diagnostic(
                     code=code,

@@ -1,7 +1,8 @@
 """What recorded accesses cost: bank conflicts of shared memory and 128-byte lines of global memory.
 
-The accesses of one warp that belong to one instruction are those of its lanes at one line, of one kind and size, with one
-occurrence number (the how-manieth of that line in the lane). That is exact where the lanes run the same loop iterations.
+The accesses of one warp that belong to one instruction are those of its lanes at one line, of one kind and size, with
+one occurrence number (the how-manieth of that line in the lane). That is exact where the lanes run the same loop
+iterations.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ LINE_BYTES = 128
 class AccessCost:
     """All requests of one access in the kernel text.
 
-    `space` is "shared" or "global"; `kind` is one of ACCESS_KINDS; `size` in bytes per lane; `requests` counts warp instructions.
-    For shared memory `transactions` are wavefronts (32 banks of 4 bytes; a word that several lanes want is fetched once), for
-    global memory 128-byte lines. `ideal` is the smallest number for the bytes that were asked for: of each group of 32 lanes (16
-    lanes for 8 bytes, 8 lanes for 16 bytes) the distinct words over 32, rounded up; for global memory the distinct bytes over 128.
+    `space` is "shared" or "global"; `kind` is one of ACCESS_KINDS; `size` in bytes per lane; `requests` counts warp
+    instructions. For shared memory `transactions` are wavefronts (32 banks of 4 bytes; a word that several lanes want
+    is fetched once), for global memory 128-byte lines. `ideal` is the smallest number for the bytes that were asked
+    for: of each group of 32 lanes (16 lanes for 8 bytes, 8 lanes for 16 bytes) the distinct words over 32, rounded
+    up; for global memory the distinct bytes over 128.
     """
 
     space: str

@@ -1,4 +1,5 @@
-"""One launch: arguments in memory shared with a child process, which runs the grid; the parent waits, and reads the outcome.
+"""One launch: arguments in memory shared with a child process, which runs the grid; the parent waits, and reads the
+outcome.
 
 The child is where a crash or an endless loop ends. The structures are those of prelude/host/runtime/interface.h.
 """
@@ -27,8 +28,9 @@ Array = npt.NDArray[Any]
 MAX_REPORTS = 64
 MAX_WORKERS = 16
 ACCESS_KINDS = ("plain", "atomic", "ldmatrix", "cp_async")
-# One memory access of one thread. `space`: 0 global, 1 shared; `tensor`: index of the argument, -1 for shared memory; `offset` in
-# bytes from the tensor's first byte or from the start of shared memory; `sequence` counts the thread's accesses; `kind` as above.
+# One memory access of one thread. `space`: 0 global, 1 shared; `tensor`: index of the argument, -1 for shared memory;
+# `offset` in bytes from the tensor's first byte or from the start of shared memory; `sequence` counts the thread's
+# accesses; `kind` as above.
 ACCESS_DTYPE = np.dtype(
     [
         ("block", np.uint32),
@@ -46,7 +48,13 @@ ACCESS_DTYPE = np.dtype(
 
 
 class _Entry(C.Structure):
-    _fields_ = [("kind", C.c_char * 24), ("line", C.c_int), ("line2", C.c_int), ("count", C.c_longlong), ("text", C.c_char * 488)]
+    _fields_ = [
+        ("kind", C.c_char * 24),
+        ("line", C.c_int),
+        ("line2", C.c_int),
+        ("count", C.c_longlong),
+        ("text", C.c_char * 488),
+    ]
 
 
 class _Report(C.Structure):
@@ -229,8 +237,8 @@ def launch(
         entry.index = i
         entry.name = t.name.encode()[:63]
         if mask is not None:
-            entry.member = memory.take(mask.size)
-            C.memmove(entry.member, mask.ctypes.data, mask.size)
+            entry.member = at = memory.take(mask.size)
+            C.memmove(at, mask.ctypes.data, mask.size)
 
     pointers = (C.c_void_p * len(arguments)).from_address(memory.take(8 * max(1, len(arguments))))
     k = 0
@@ -241,8 +249,8 @@ def launch(
             first = a.array.ctypes.data + moved[region_of[k]]
             value = bytes(_argument_value(a, first, C.addressof(tensor_table[k])))
             k += 1
-        pointers[i] = memory.take(len(value), 16)
-        C.memmove(pointers[i], value, len(value))
+        pointers[i] = at = memory.take(len(value), 16)
+        C.memmove(at, value, len(value))
 
     loaded = C.CDLL(str(library))
     job.call = C.cast(loaded.ph_entry, C.c_void_p).value
@@ -320,7 +328,13 @@ def _argument_value(a: Tensor | TensorMap, address: int, tensor: int) -> C.Struc
         return _Pointer(address, tensor)
     rows, columns = a.array.shape
     return _TensorMap(
-        address, tensor, (C.c_int * 2)(columns, rows), (C.c_int * 2)(*a.box), a.array.strides[0], a.array.itemsize, a.swizzle
+        address,
+        tensor,
+        (C.c_int * 2)(columns, rows),
+        (C.c_int * 2)(*a.box),
+        a.array.strides[0],
+        a.array.itemsize,
+        a.swizzle,
     )
 
 
@@ -394,6 +408,8 @@ def _stopped(job: _Job, kind: str, reason: str) -> EmulatorReport:
     working = [p for p in job.progress if p.running]
     # A worker that overflowed its stack is the one to name.
     working.sort(key=lambda p: -p.stack_overflow)
-    places = [f"thread {p.thread} of block ({p.block[0]},{p.block[1]},{p.block[2]}), last at line {p.line}" for p in working]
+    places = [
+        f"thread {p.thread} of block ({p.block[0]},{p.block[1]},{p.block[2]}), last at line {p.line}" for p in working
+    ]
     text = f"{reason}; {'; '.join(places)}" if places else reason
     return EmulatorReport(kind=kind, line=working[0].line if working else 0, line2=0, count=1, text=text)

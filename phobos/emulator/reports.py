@@ -42,8 +42,8 @@ CODES: dict[str, str] = {
 class EmulatorReport:
     """One fault; faults of one kind at the same lines are counted, and the first is described.
 
-    `kind` is a key of CODES; `line` (and `line2`, the other party of a race, or 0) are lines of the kernel text as `#line` says;
-    `text` names thread, block and bytes.
+    `kind` is a key of CODES; `line` (and `line2`, the other party of a race, or 0) are lines of the kernel text as
+    `#line` says; `text` names thread, block and bytes.
     """
 
     kind: str
@@ -69,10 +69,10 @@ class EmulatorReport:
 class EmulatorResult:
     """The outcome of a launch.
 
-    `unwritten`: tensor that the kernel may write -> number of its elements that were never written (all 0 without checks);
-    `seconds` of the launch without compilation; `output` is what the kernel printed; `accesses`, if recorded, is an array of
-    ACCESS_DTYPE (launch.py), one entry for each memory access of a thread; `total` counts faults, also those beyond the
-    number of distinct reports kept.
+    `unwritten`: tensor that the kernel may write -> number of its elements that were never written (all 0 without
+    checks); `seconds` of the launch without compilation; `output` is what the kernel printed; `accesses`, if
+    recorded, is an array of ACCESS_DTYPE (launch.py), one entry for each memory access of a thread; `total` counts
+    faults, also those beyond the number of distinct reports kept.
     """
 
     reports: tuple[EmulatorReport, ...]

@@ -32,13 +32,14 @@ def run(
 ) -> EmulatorResult:
     """Runs the emitted text of `program` on the CPU and writes into the arrays of the tensors that it may write.
 
-    `arguments`: parameter name -> array (f16 np.float16, bf16 np.uint16 bits, f8 np.uint8 bits, otherwise the dtype itself; any
-    strides) or Python number; `dims`: value of each dim. `grid` overrides the program's grid. `sched` 0 .. 3 is the order in
-    which threads run and asynchronous loads land. `check` False runs about twice as fast and finds only crashes. `timeout` in
-    seconds, default settings.emulator_timeout(). `record` fills `accesses`. `opt` is the host compiler's optimisation level.
+    `arguments`: parameter name -> array (f16 np.float16, bf16 np.uint16 bits, f8 np.uint8 bits, otherwise the dtype
+    itself; any strides) or Python number; `dims`: value of each dim. `grid` overrides the program's grid. `sched` 0
+    .. 3 is the order in which threads run and asynchronous loads land. `check` False runs about twice as fast and
+    finds only crashes. `timeout` in seconds, default settings.emulator_timeout(). `record` fills `accesses`. `opt` is
+    the host compiler's optimisation level.
 
-    Faults of the kernel are reports in the result, never exceptions. Raises LaunchError (PH0825) for arguments that do not
-    fit the program, CompileError (PH094x) where the host compiler is missing or fails.
+    Faults of the kernel are reports in the result, never exceptions. Raises LaunchError (PH0825) for arguments that
+    do not fit the program, CompileError (PH094x) where the host compiler is missing or fails.
     """
     values = [_argument(arg, arguments, dims, program.index_bits) for arg in program.args]
     extents = grid if grid is not None else tuple(g.evaluate(dims) for g in program.grid)
@@ -46,7 +47,10 @@ def run(
         raise _error(f"the grid of kernel '{program.name}' is {extents}; it has up to three extents, none negative")
     x, y, z = (*extents, 1, 1, 1)[:3]
     if program.threads % 32 or not 32 <= program.threads <= 1024:
-        raise _error(f"kernel '{program.name}' has blocks of {program.threads} threads; the emulator runs whole warps, up to 1024")
+        raise _error(
+            f"kernel '{program.name}' has blocks of {program.threads} threads; "
+            "the emulator runs whole warps, up to 1024 threads"
+        )
     shape = LaunchShape(
         grid=(x, y, z), threads=program.threads, shared_bytes=program.shared_bytes, granule=program.granule
     )
@@ -66,7 +70,9 @@ def _argument(arg: AbiArg, arguments: Mapping[str, Any], dims: Mapping[str, int]
     if isinstance(arg, TensorArg):
         array = _array(arg.name, arguments)
         if array.itemsize != arg.dtype.bytes:
-            raise _error(f"tensor '{arg.name}' is {arg.dtype}, of {arg.dtype.bytes} bytes; the array's dtype is {array.dtype}")
+            raise _error(
+                f"tensor '{arg.name}' is {arg.dtype}, of {arg.dtype.bytes} bytes; the array's dtype is {array.dtype}"
+            )
         if arg.written and not array.flags.writeable:
             raise _error(f"the kernel writes '{arg.name}', but the array is read-only")
         return Tensor(name=arg.name, array=array, writable=arg.written, init=arg.read)
@@ -79,7 +85,9 @@ def _argument(arg: AbiArg, arguments: Mapping[str, Any], dims: Mapping[str, int]
         array = _array(arg.tensor, arguments)
         stride, rest = divmod(array.strides[arg.axis], array.itemsize)
         if rest:
-            raise _error(f"axis {arg.axis} of '{arg.tensor}' has a stride of {array.strides[arg.axis]} bytes, no whole elements")
+            raise _error(
+                f"axis {arg.axis} of '{arg.tensor}' has a stride of {array.strides[arg.axis]} bytes, no whole elements"
+            )
         return _integer(f"stride {arg.axis} of '{arg.tensor}'", stride, index)
     if arg.name not in arguments:
         raise _error(f"there is no value for '{arg.name}'")

@@ -7,8 +7,8 @@ evaluated once per register of the destination fragment.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from phobos.ir.abi import AbiArg, Decision
@@ -36,15 +36,27 @@ class Fragment:
 
 @dataclass(frozen=True, eq=False)
 class Buffer:
-    """A tile in shared memory. Its byte offset is assigned by pack_shared (Schedule.offsets)."""
+    """A tile in shared memory. Its byte offset is assigned by pack_shared (Schedule.offsets).
+
+    What is written is converted to `dtype`, and rounded further by `rounding` ("tf32") where that is set. A *ring* has
+    several `stages`, each a whole tile; statements that read it mean the stage numbered by the variable `stage`.
+    """
 
     name: str
     dtype: DType
     layout: "SharedLayout"
+    rounding: str = ""
+    stages: int = 1
+    stage: "ScalarVar | None" = None
+
+    @property
+    def stage_bytes(self) -> int:
+        """Distance between two stages: whole 128-byte lines, so that every stage has the same bank pattern."""
+        return self.layout.bytes if self.stages == 1 else -(-self.layout.bytes // 128) * 128
 
     @property
     def bytes(self) -> int:
-        return self.layout.bytes
+        return self.stage_bytes * self.stages
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +149,20 @@ def expr_walk(e: Expr) -> Iterator[Expr]:
     yield e
     for c in expr_children(e):
         yield from expr_walk(c)
+
+
+def substitute(e: Expr, values: Mapping[str, Expr]) -> Expr:
+    """The expression with scalar variables replaced by name."""
+    if isinstance(e, ScalarRef):
+        return values.get(e.name, e)
+    if isinstance(e, Apply):
+        return replace(e, args=tuple(substitute(a, values) for a in e.args))
+    if isinstance(e, Convert):
+        return replace(e, arg=substitute(e.arg, values))
+    if isinstance(e, BufferRef):
+        guard = substitute(e.guard, values) if e.guard is not None else None
+        return replace(e, at=tuple(substitute(a, values) for a in e.at), guard=guard)
+    return e
 
 
 # --- views -----------------------------------------------------------------------------------
@@ -268,6 +294,30 @@ class GlobalToShared(Stmt):
     view: GlobalView
     layout: "RegisterLayout"
     fill: int | float | bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AsyncCopy(Stmt):
+    """Starts the copy of a view into stage `stage` of a ring; masked elements become zero. `ahead`: inside the loop that
+    reads the ring, so that the loop's own wait and barrier order it."""
+
+    buffer: Buffer
+    view: GlobalView
+    layout: "RegisterLayout"
+    stage: Expr
+    ahead: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AsyncCommit(Stmt):
+    """Closes the group of copies started since the last one."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AsyncWait(Stmt):
+    """Waits until at most `pending` of this thread's groups are unfinished."""
+
+    pending: int
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -472,3 +522,4 @@ class Schedule:
     fast_math: bool = False
     debug: bool = False
     decisions: tuple[Decision, ...] = ()
+    names: frozenset[str] = frozenset()  # C names in use

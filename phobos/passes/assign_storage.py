@@ -107,6 +107,7 @@ def run(
         fast_math=fast,
         debug=debug,
         decisions=tuple(dict.fromkeys(ctx.decisions)),
+        names=ctx.used_names(),
     )
 
 

@@ -13,8 +13,8 @@ from phobos.contraction.interface import ContractionPlan, ContractionQuery
 from phobos.contraction.registry import choose
 from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision
-from phobos.ir.tile import Compute, Dot, KernelIR, Op, Reduce
-from phobos.ir.walk import kernel_ops, rewrite_kernel
+from phobos.ir.tile import Compute, Dot, KernelIR, Load, Op, Reduce
+from phobos.ir.walk import definitions, kernel_ops, rewrite_kernel
 from phobos.target import Target
 
 
@@ -71,6 +71,7 @@ def _query(kernel: KernelIR, op: Dot, threads: int, target: Target) -> Contracti
     return ContractionQuery(
         m=m, n=n, k=op.a.shape[1], operand=op.a.dtype, accumulator=op.result.dtype, kinds=op.kinds,
         transpose_b=op.transpose_b, warps=threads // 32, whole_rows=_has_row_statistics(kernel, m),
+        a_computed=not isinstance(definitions(kernel.body).get(op.a), Load),
         options=kernel.options, target=target,
     )  # fmt: skip
 

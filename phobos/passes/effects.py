@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from phobos.ir.scheduled import (
+    AsyncCopy,
     Apply,
     AtomicGlobal,
     AtomicScalar,
@@ -38,6 +39,8 @@ from phobos.ir.scheduled import (
 from phobos.layout.register import RegisterLayout
 
 READ, WRITE, ATOMIC = "read", "write", "atomic"
+# Writes to a ring: by the loop that reads it (ordered by that loop's own wait and barrier), or before that loop.
+PIPELINE, PROLOGUE = "pipeline", "prologue"
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,10 @@ def accesses(s: Stmt) -> list[Access]:
     elif isinstance(s, GlobalToShared):
         out.append(Access(s.view.tensor, READ, f"load of {s.view.tensor} ({where})", s.view, s.layout))
         out.append(Access(s.buffer, WRITE, f"staging of {s.buffer.name} ({where})"))
+    elif isinstance(s, AsyncCopy):
+        out.append(Access(s.view.tensor, READ, f"load of {s.view.tensor} ({where})", s.view, s.layout))
+        manner = PIPELINE if s.ahead else PROLOGUE
+        out.append(Access(s.buffer, WRITE, f"copy into {s.buffer.name} ({where})", threads=manner))
     elif isinstance(s, StoreGlobal):
         out.append(Access(s.view.tensor, WRITE, f"store to {s.view.tensor} ({where})", s.view, s.source.layout))
     elif isinstance(s, StoreScalar):
@@ -128,6 +135,8 @@ def conflict(a: Access, b: Access, offsets: dict[Buffer, int], overlap: frozense
         if not (isinstance(a.resource, Buffer) and isinstance(b.resource, Buffer)):
             return False
         if a.resource is b.resource and (_same_threads(a, b) or _apart(a.box, b.box)):
+            return False
+        if a.resource is b.resource and PIPELINE in (a.threads, b.threads):
             return False
         la, lb = offsets.get(a.resource), offsets.get(b.resource)
         if la is None or lb is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from phobos.diagnostics import CompileError
 from phobos.ir.abi import Decision, Specialization
 from phobos.ir.scheduled import Schedule
 from phobos.ir.tile import KernelIR
@@ -19,6 +20,7 @@ from phobos.passes import (
     placement,
     prove_bounds,
     simplify,
+    stage_loads,
 )
 from phobos.passes.facts import ScalarFacts
 from phobos.target import Target
@@ -79,11 +81,24 @@ def run(
         schedule, decisions=(thread_decision, *contraction_decisions, *dict.fromkeys(layout_decisions), *schedule.decisions)
     )
     observe("assign_storage", schedule)
-    schedule = pack_shared.run(schedule, target, kernel.dynshared)
+    schedule = _stage_and_pack(schedule, kernel, target)
     observe("pack_shared", schedule)
     schedule = place_barriers.run(schedule)
     observe("place_barriers", schedule)
     return Lowered(kernel, schedule)
+
+
+def _stage_and_pack(schedule: Schedule, kernel: KernelIR, target: Target) -> Schedule:
+    """Rings of as many stages as asked for or, by default, as bring enough bytes in flight and fit shared memory."""
+    asked = kernel.options.stages
+    if asked != "auto":
+        return pack_shared.run(stage_loads.run(schedule, target, int(asked)), target, kernel.dynshared)
+    for stages in range(stage_loads.automatic_stages(schedule), 1, -1):
+        try:
+            return pack_shared.run(stage_loads.run(schedule, target, stages), target, kernel.dynshared)
+        except CompileError:  # does not fit: fewer stages
+            continue
+    return pack_shared.run(schedule, target, kernel.dynshared)
 
 
 def _layout_reason(v: object, plans: object) -> str:

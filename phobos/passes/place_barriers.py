@@ -1,6 +1,6 @@
 """place_barriers: block-wide barriers where, and only where, hazards between threads need them.
 
-Precondition: a Schedule with byte offsets and no barriers. Postcondition: on every path, two accesses of different
+Precondition: a Schedule with byte offsets and no barriers but those of staged loops. Postcondition: on every path, two accesses of different
 threads to one byte of shared memory or one tensor element, one of them a write, have a barrier between; and no single
 barrier can be removed without breaking that.
 """
@@ -75,6 +75,8 @@ class _Analysis:
             return None
         if isinstance(s, ReturnStmt):
             return None
+        if isinstance(s, Barrier):  # a pipeline's own
+            return frozenset()
         return self._own(s, state)
 
     def _loop(self, s: ForStmt | WhileStmt, state: State) -> State:

@@ -40,6 +40,7 @@ from phobos.ir.tile import (
     Transpose,
     Value,
     View,
+    While,
     Yield,
 )
 from phobos.ir.types import DType
@@ -102,6 +103,12 @@ class _Simplifier(Rewriter):
         finally:
             self._scopes.pop()
             self._kill_stores(block)
+
+    def enter(self, op: Op) -> Op:
+        if isinstance(op, While):  # what the body stores is seen by the condition, which comes first
+            for block in op.blocks():
+                self._kill_stores(block)
+        return op
 
     def _kill_stores(self, block: Block) -> None:
         for op in walk(block):

@@ -149,7 +149,8 @@ def _bind_dtypes(params: Sequence[ParamFact], views: Mapping[str, ArrayView], er
                     "PH0707",
                     f"argument {param.name!r} must be {wanted}, but a tensor of {array.dtype} "
                     f"({array.dtype_name}) was passed",
-                    notes=(f"the kernel declares {param.name}: {param.type_text}",),
+                    f"convert it to {wanted}",
+                    (f"the kernel declares {param.name}: {param.type_text}",),
                 )
         elif param.dtype not in bound:
             bound[param.dtype] = (array.dtype, param.name)

@@ -12,6 +12,7 @@ import json
 import os
 import tempfile
 import threading
+import time
 import warnings
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,8 @@ from phobos import resources, settings
 
 _MAGIC = b"PHOBOS1\n"
 _DIGEST_BYTES = 32
+_UNFINISHED = ".new-"  # begins the name of an entry that is being written
+_ABANDONED_AFTER = 3600.0  # seconds after which such a file is what a killed process left
 
 
 class CacheWarning(UserWarning):
@@ -32,10 +35,11 @@ _warn_lock = threading.Lock()
 
 
 def _warn_once(folder: Path, error: OSError) -> None:
+    # Once for the cache, not for each kind of entry in it.
     with _warn_lock:
-        if str(folder) in _warned:
+        if str(folder.parent) in _warned:
             return
-        _warned.add(str(folder))
+        _warned.add(str(folder.parent))
     warnings.warn(
         f"warning[PH0930]: the cache folder {folder} cannot be used ({error.strerror or error}); continuing without "
         "it. Set PHOBOS_CACHE_DIR to a writable folder, or PHOBOS_NO_CACHE=1",
@@ -96,9 +100,10 @@ class Store:
 
     enabled = True
 
-    def __init__(self, folder: Path, limit: int):
+    def __init__(self, folder: Path, limit: int, *, evict_every: int = 32):
         self.folder = folder
         self.limit = limit
+        self.evict_every = evict_every
 
     def path(self, key: str) -> Path:
         return self.folder / f"{key}.bin"
@@ -130,14 +135,17 @@ class Store:
         temporary = None
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".new-", dir=self.folder)
+            handle, temporary = tempfile.mkstemp(prefix=_UNFINISHED, dir=self.folder)
             with os.fdopen(handle, "wb") as f:
                 f.write(_MAGIC)
                 f.write(hashlib.sha256(content).digest())
                 f.write(content)
             os.replace(temporary, self.path(key))
             temporary = None
-            self._evict()
+            # Looking at all entries takes milliseconds per thousand, so only one of 32 writes does, by chance: the
+            # processes that write here are mostly short.
+            if int.from_bytes(os.urandom(2), "little") % self.evict_every == 0:
+                self._evict()
         except OSError as error:
             _warn_once(self.folder, error)
         finally:
@@ -159,6 +167,8 @@ class Store:
                     info = item.stat()
                 except FileNotFoundError:  # another process evicted it
                     continue
+                if item.name.startswith(_UNFINISHED) and time.time() - info.st_mtime < _ABANDONED_AFTER:
+                    continue  # another process is writing it
                 entries.append((info.st_mtime_ns, info.st_size, item.path))
                 total += info.st_size
         if total <= self.limit:

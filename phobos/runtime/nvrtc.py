@@ -1,8 +1,8 @@
 """CUDA C++ text to cubin through NVRTC.
 
 The library comes from the `nvidia-cuda-nvrtc` wheel (no CUDA toolkit is needed) and is called through ctypes: importing
-`cuda.bindings.nvrtc` costs 0.1 s and its library search another 0.08 s, ten times what `dlopen` takes, and a first
-compile of a small kernel takes 0.06 s in all.
+`cuda.bindings.nvrtc` costs 0.1 s and its library search another 0.08 s, where `dlopen` takes 0.01 s and a first compile
+of a small kernel 0.08 s, loading included.
 
 ptxas reports registers, spills, stack and shared bytes in the program's log (`--ptxas-options=-v`), so no other tool
 is needed to know them.

@@ -6,9 +6,8 @@ launcher that served the first such call. Addresses are compared with those of t
 alignment and overlap are looked at again.
 
 For torch tensors the key is computed by a function made for the kernel, with the kernel's own parameters as Python
-parameters, so that CPython binds positions and keywords. Measured for three tensors and two scalars on a 2.5 GHz core,
-beside a driver that does nothing: 2.3 us, of which 0.4 us are `cuLaunchKernel` of cuda-bindings; binding by a loop over
-parameters took 5 us.
+parameters, so that CPython binds positions and keywords. Measured for three tensors and a scalar, over a driver library
+that does nothing: 2.4 us, of which `cuLaunchKernel` of cuda-bindings takes 0.44 us.
 """
 
 from __future__ import annotations
@@ -211,6 +210,7 @@ def make_entry(info: KernelInfo, slow: SlowCall) -> Entry:
         return _general_entry(records)
     text = _entry_text(info.params)
     scope: dict[str, Any] = {
+        "__name__": __name__,
         "_records": records.torch,
         "_slow": records.call,
         "_handle": stream_handle,

@@ -8,17 +8,11 @@ from dataclasses import dataclass, field
 from phobos.diagnostics import nearest
 from phobos.ir.options import (
     DOT_KINDS,
-    INTEGER_OPTIONS,
     OPTION_WORDS,
-    LaunchOptions,
-    ScheduleOptions,
     TensorCoreRequest,
 )
-from phobos.ir.tile import AlignedPromise
-from phobos.ir.types import DType
-from phobos.semantic import codes, expressions
+from phobos.semantic import codes
 from phobos.semantic.constants import evaluate_header, number_text
-from phobos.semantic.context import Context
 from phobos.semantic.entities import ConstVal, Poison
 from phobos.semantic.report import Reporter
 from phobos.source import Span
@@ -27,7 +21,6 @@ from phobos.syntax import ast
 KERNEL_ATTRIBUTES = ("launch", "autotune", "aligned", "tensorcore", "dynshared", "grid", "options")
 RESERVED = ("cluster", "persistent")
 LAUNCH_FIELDS = ("threads", "min_blocks", "max_regs")
-_LAUNCH_LIMITS = {"threads": (32, 1024), "min_blocks": (1, 32), "max_regs": (16, 255)}
 TENSORCORE_KINDS = tuple(k for k in DOT_KINDS if k != "ieee")
 ALL_OPTION_WORDS = frozenset(w for words in OPTION_WORDS.values() for w in words)
 
@@ -76,18 +69,18 @@ def validate(kernel: ast.Kernel, constants: Environment, reporter: Reporter) -> 
                 codes.UNKNOWN_ATTRIBUTE,
                 f"unknown attribute `@{name}`",
                 attribute.span,
-                help=f"did you mean `@{close}`?" if close else f"attributes are {_list(KERNEL_ATTRIBUTES, '@')}",
+                help=f"did you mean `@{close}`?" if close else f"attributes are {word_list(KERNEL_ATTRIBUTES, '@')}",
             )
         else:
             out.update(_READERS[name](attribute, constants, reporter))
     return KernelAttributes(**out)
 
 
-def _list(names: tuple[str, ...], prefix: str = "") -> str:
+def word_list(names: tuple[str, ...], prefix: str = "") -> str:
     return ", ".join(f"`{prefix}{n}`" for n in names)
 
 
-def _plain_values(attribute: ast.Attribute, reporter: Reporter) -> list[ast.Expr]:
+def plain_values(attribute: ast.Attribute, reporter: Reporter) -> list[ast.Expr]:
     """Arguments that are plain expressions; others are reported."""
     out: list[ast.Expr] = []
     for arg in attribute.args:
@@ -100,7 +93,7 @@ def _plain_values(attribute: ast.Attribute, reporter: Reporter) -> list[ast.Expr
     return out
 
 
-def _count(attribute: ast.Attribute, reporter: Reporter, least: int, most: int, usage: str) -> bool:
+def has_count(attribute: ast.Attribute, reporter: Reporter, least: int, most: int, usage: str) -> bool:
     n = len(attribute.args)
     if least <= n <= most:
         return True
@@ -114,26 +107,26 @@ def _count(attribute: ast.Attribute, reporter: Reporter, least: int, most: int, 
 
 
 def _launch(attribute: ast.Attribute, constants: Environment, reporter: Reporter) -> dict:
-    if not _count(attribute, reporter, 1, 3, "@launch(threads[, min_blocks[, max_regs]])"):
+    if not has_count(attribute, reporter, 1, 3, "@launch(threads[, min_blocks[, max_regs]])"):
         return {}
-    return {"launch": tuple(_plain_values(attribute, reporter))}
+    return {"launch": tuple(plain_values(attribute, reporter))}
 
 
 def _dynshared(attribute: ast.Attribute, constants: Environment, reporter: Reporter) -> dict:
-    return {"dynshared": True} if _count(attribute, reporter, 0, 0, "@dynshared") else {}
+    return {"dynshared": True} if has_count(attribute, reporter, 0, 0, "@dynshared") else {}
 
 
 def _grid(attribute: ast.Attribute, constants: Environment, reporter: Reporter) -> dict:
-    if not _count(attribute, reporter, 1, 3, "@grid(x[, y[, z]])"):
+    if not has_count(attribute, reporter, 1, 3, "@grid(x[, y[, z]])"):
         return {}
-    values = tuple(_plain_values(attribute, reporter))
+    values = tuple(plain_values(attribute, reporter))
     return {"grid": values, "grid_span": attribute.span} if len(values) == len(attribute.args) else {}
 
 
 def _tensorcore(attribute: ast.Attribute, constants: Environment, reporter: Reporter) -> dict:
     kind, require = None, False
     known = (*TENSORCORE_KINDS, "require")
-    for value in _plain_values(attribute, reporter):
+    for value in plain_values(attribute, reporter):
         word = value.id if isinstance(value, ast.Name) else None
         if word == "require":
             require = True
@@ -147,7 +140,7 @@ def _tensorcore(attribute: ast.Attribute, constants: Environment, reporter: Repo
                 codes.BAD_ATTRIBUTE,
                 f"`@tensorcore` does not know {'`' + word + '`' if word else 'this argument'}",
                 value.span,
-                help=f"did you mean `{close}`?" if close else f"its words are {_list(known)}",
+                help=f"did you mean `{close}`?" if close else f"its words are {word_list(known)}",
             )
     return {"tensorcore": TensorCoreRequest(kind=kind or "f16", require=require)}
 
@@ -155,7 +148,7 @@ def _tensorcore(attribute: ast.Attribute, constants: Environment, reporter: Repo
 def _aligned(attribute: ast.Attribute, constants: Environment, reporter: Reporter) -> dict:
     out: list[tuple[ast.Name, ast.Expr]] = []
     if not attribute.args:
-        _count(attribute, reporter, 1, 15, "@aligned(DIM = TILE, ...)")
+        has_count(attribute, reporter, 1, 15, "@aligned(DIM = TILE, ...)")
     for arg in attribute.args:
         if arg.name is None or arg.relation != "=" or isinstance(arg.value, ast.ListExpr):
             reporter.error(codes.BAD_ALIGNED, "expected `DIM = TILE` in `@aligned`", arg.span)
@@ -169,7 +162,7 @@ def _aligned(attribute: ast.Attribute, constants: Environment, reporter: Reporte
 def _options(attribute: ast.Attribute, constants: Environment, reporter: Reporter) -> dict:
     out: list[tuple[ast.Name, ast.Expr]] = []
     if not attribute.args:
-        _count(attribute, reporter, 1, len(OPTION_WORDS), "@options(name = word, ...)")
+        has_count(attribute, reporter, 1, len(OPTION_WORDS), "@options(name = word, ...)")
     for arg in attribute.args:
         if arg.name is None or arg.relation != "=" or isinstance(arg.value, ast.ListExpr):
             reporter.error(codes.BAD_ATTRIBUTE, "expected `name = word` in `@options`", arg.span)
@@ -179,7 +172,7 @@ def _options(attribute: ast.Attribute, constants: Environment, reporter: Reporte
                 codes.UNKNOWN_OPTION,
                 f"unknown option `{arg.name.id}`",
                 arg.name.span,
-                help=f"did you mean `{close}`?" if close else f"options are {_list(tuple(OPTION_WORDS))}",
+                help=f"did you mean `{close}`?" if close else f"options are {word_list(tuple(OPTION_WORDS))}",
             )
         elif any(arg.name.id == name.id for name, _ in out):
             reporter.error(codes.BAD_ATTRIBUTE, f"the option `{arg.name.id}` is given twice", arg.name.span)
@@ -195,7 +188,7 @@ def _autotune(attribute: ast.Attribute, constants: Environment, reporter: Report
     space: dict[str, tuple[Choice, ...]] = {}
     spans: dict[str, Span] = {}
     if not attribute.args:
-        _count(attribute, reporter, 1, 100, "@autotune(X in [a, b], ...)")
+        has_count(attribute, reporter, 1, 100, "@autotune(X in [a, b], ...)")
     for arg in attribute.args:
         if arg.name is None or arg.relation != "in" or not isinstance(arg.value, ast.ListExpr):
             reporter.error(codes.BAD_SPACE, "expected `NAME in [a, b]` or `NAME in {a, b, c}` in `@autotune`", arg.span)
@@ -284,135 +277,3 @@ _READERS = {
     "grid": _grid,
     "options": _options,
 }
-
-
-# --- under a configuration -------------------------------------------------------------------
-
-
-def resolve_launch(attributes: KernelAttributes, names: Environment, reporter: Reporter) -> LaunchOptions:
-    values: dict[str, int] = {}
-    for name, node in zip(LAUNCH_FIELDS, attributes.launch, strict=False):
-        found = evaluate_header(node, names, reporter)
-        if isinstance(found, Poison):
-            continue
-        low, high = _LAUNCH_LIMITS[name]
-        what = name.replace("_", " ")
-        if not found.is_int or not low <= int(found.value) <= high:
-            reporter.error(
-                codes.BAD_ATTRIBUTE,
-                f"{what} of `@launch` is an integer from {low} to {high}, not {number_text(found.value)}",
-                node.span,
-            )
-        elif name == "threads" and int(found.value) % 32:
-            reporter.error(
-                codes.BAD_ATTRIBUTE, f"threads of `@launch` is a multiple of 32, not {found.value}", node.span
-            )
-        else:
-            values[name] = int(found.value)
-    return LaunchOptions(**values)
-
-
-def resolve_options(
-    attributes: KernelAttributes, names: Environment, words: Mapping[str, Choice], reporter: Reporter
-) -> ScheduleOptions:
-    """`names` are compile-time numbers, `words` the autotune names that stand for words."""
-    values: dict[str, str | int] = {}
-    for option, node in attributes.options:
-        allowed = OPTION_WORDS[option.id]
-        choice: Choice | Poison
-        if isinstance(node, ast.Name) and node.id in words:
-            choice = words[node.id]
-        elif isinstance(node, ast.Name) and node.id not in names:
-            choice = node.id
-        else:
-            found = evaluate_header(node, names, reporter)
-            choice = found if isinstance(found, Poison) else found.value
-        if isinstance(choice, Poison):
-            continue
-        if option.id == "index" and choice in ("32", "64"):
-            choice = int(choice)
-        integer = isinstance(choice, int) and not isinstance(choice, bool)
-        good = choice in allowed if isinstance(choice, str) else integer and option.id in INTEGER_OPTIONS
-        if good and option.id == "index" and integer:
-            good = choice in (32, 64)
-        if good and option.id == "stages" and integer:
-            good = 1 <= int(choice) <= 16
-        if not good:
-            close = nearest(choice, allowed) if isinstance(choice, str) else None
-            kinds = _list(allowed) + (" or a number from 1 to 16" if option.id == "stages" else "")
-            reporter.error(
-                codes.UNKNOWN_OPTION,
-                f"the option `{option.id}` takes {kinds}, not `{choice_text(choice)}`",
-                node.span,
-                help=f"did you mean `{close}`?" if close else None,
-            )
-            continue
-        assert isinstance(choice, (str, int))
-        values[option.id] = choice
-    return ScheduleOptions(**values)  # type: ignore[arg-type]
-
-
-def resolve_aligned(
-    attributes: KernelAttributes, dims: Mapping[str, int | str], names: Environment, reporter: Reporter
-) -> tuple[AlignedPromise, ...]:
-    """`dims`: every name used as a dim of a tensor, with its pinned value or itself."""
-    out: list[AlignedPromise] = []
-    for name, node in attributes.aligned:
-        found = evaluate_header(node, names, reporter)
-        if name.id not in dims:
-            close = nearest(name.id, dims)
-            reporter.error(
-                codes.UNKNOWN_DIM,
-                f"`{name.id}` is not a dim of a tensor parameter",
-                name.span,
-                help=f"did you mean `{close}`?" if close else None,
-            )
-            continue
-        if isinstance(found, Poison):
-            continue
-        if not found.is_int or found.dtype is DType.BOOL or int(found.value) < 1:
-            reporter.error(
-                codes.BAD_ALIGNED, f"`@aligned` takes a positive integer, not {number_text(found.value)}", node.span
-            )
-            continue
-        pinned, multiple = dims[name.id], int(found.value)
-        if isinstance(pinned, int) and pinned % multiple:
-            reporter.error(
-                codes.BAD_ALIGNED, f"`{name.id}` is {pinned}, which is not a multiple of {multiple}", name.span
-            )
-            continue
-        out.append(AlignedPromise(dim=name.id, multiple=multiple, span=name.span))
-    return tuple(out)
-
-
-def pipeline(c: Context, node: ast.For) -> int | None:
-    """The depth of `@pipeline(n)` before a loop; any other attribute there is an error."""
-    depth: int | None = None
-    seen = False
-    for attribute in node.attributes:
-        if attribute.name != "pipeline":
-            what = "a kernel" if attribute.name in KERNEL_ATTRIBUTES else None
-            close = nearest(attribute.name, ["pipeline"])
-            c.error(
-                codes.BAD_ATTRIBUTE if what else codes.UNKNOWN_ATTRIBUTE,
-                f"`@{attribute.name}` stands before {what}, not a loop"
-                if what
-                else f"unknown attribute `@{attribute.name}`",
-                attribute.span,
-                help=f"did you mean `@{close}`?" if close and not what else None,
-            )
-            continue
-        if seen:
-            c.error(codes.DUPLICATE_ATTRIBUTE, "`@pipeline` is given twice", attribute.span)
-            continue
-        seen = True
-        if not _count(attribute, c.reporter, 1, 1, "@pipeline(n)"):
-            continue
-        for value in _plain_values(attribute, c.reporter):
-            found = expressions.constant_int(c, value, "the depth of a pipeline")
-            if isinstance(found, int):
-                if not 1 <= found <= 16:
-                    c.error(codes.BAD_ATTRIBUTE, f"a pipeline has 1 to 16 stages, not {found}", value.span)
-                else:
-                    depth = found
-    return depth

@@ -12,6 +12,7 @@ from phobos.semantic.entities import (
     ConstVal,
     Entity,
     Nothing,
+    Operand,
     Poison,
     Poly,
     TensorRef,
@@ -174,13 +175,11 @@ def _triangle(fn: str):
             return c.error(codes.BAD_AXIS, f"`{fn}` takes a tile with two axes, not {t.type}", node.span)
         if isinstance(offset, Poly) or (isinstance(offset, Value) and offset.is_tile):
             return c.error(codes.WRONG_OPERAND, "the diagonal is an integer scalar", node.args[1].span)
-        rows: Entity = emit.iota(c, t.shape, 0, node.span)
-        columns: Entity = emit.iota(c, t.shape, 1, node.span)
+        rows: Operand = emit.iota(c, t.shape, 0, node.span)
+        columns: Operand = emit.iota(c, t.shape, 1, node.span)
         if not (isinstance(offset, ConstVal) and offset.value == 0):
-            rows = expressions.apply(c, "add", [rows, offset], node.span)  # type: ignore[list-item]
-        test = expressions.apply(
-            c, "ge" if fn == "tril" else "le", [rows, columns], node.span  # type: ignore[list-item]
-        )
+            rows = expressions.apply(c, "add", [rows, offset], node.span)
+        test = expressions.apply(c, "ge" if fn == "tril" else "le", [rows, columns], node.span)
         zero = ConstVal(False, DType.BOOL) if t.dtype is DType.BOOL else ConstVal(0)
         return expressions.apply(c, "where", [test, t, zero], node.span)
 
@@ -419,4 +418,3 @@ def _atomic(kind: str) -> None:
 
 for _kind in ("add", "max", "min", "cas"):
     _atomic(_kind)
-

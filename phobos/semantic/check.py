@@ -9,8 +9,7 @@ from phobos.diagnostics import CompileError, Diagnostic, nearest
 from phobos.ir.options import LaunchOptions, ScheduleOptions
 from phobos.ir.tile import Block, DimParam, KernelIR, Return, ScalarParam, TensorParam, Value
 from phobos.ir.types import DTYPE_BY_NAME, DType, ScalarType, TensorType
-from phobos.semantic import attributes as attribute_rules
-from phobos.semantic import catalogue, codes, expressions, grid, lint, statements
+from phobos.semantic import catalogue, codes, expressions, grid, lint, resolve, statements
 from phobos.semantic.attributes import Choice, choice_text
 from phobos.semantic.constants import FoldError, convert_implicit, evaluate_header, file_constants
 from phobos.semantic.context import MAX_OPS, BlockBuilder, Context, TooLarge
@@ -107,13 +106,12 @@ def _check(
     constants = file_constants(module, reporter)
     check_file_names(module, constants, reporter)
     sig = signature(kernel, constants, reporter)
-    if reporter.errors:
-        return None
+    # A wrong header does not hide the errors of the body: what it fails to give is poison there.
     types = _dtypes(sig, dtypes, reporter)
+    if len(types) < len(sig.dtype_params):
+        return None
     pinned, words, dim_values = _configuration(sig, config, strict, reporter)
     pinned.update(_consts(sig, types, consts, reporter))
-    if reporter.errors:
-        return None
     names: dict[str, ConstVal | Poison] = {**constants, **pinned}
     file_scope = Scope(None)
     for const in module.constants:
@@ -128,10 +126,10 @@ def _check(
         masks=masks, tensorcore=sig.attributes.tensorcore, evaluate_node=expressions.evaluate,
         run_block=statements.run,
     )  # fmt: skip
-    tensors, scalars, dims, dim_names = _parameters(c, kernel, sig, names, dim_values)
-    launch = attribute_rules.resolve_launch(sig.attributes, names, reporter)
-    options = attribute_rules.resolve_options(sig.attributes, names, words, reporter)
-    aligned = attribute_rules.resolve_aligned(sig.attributes, dim_names, names, reporter)
+    tensors, scalars, dims, dim_names = _parameters(c, kernel, sig, names, words, dim_values)
+    launch = resolve.resolve_launch(sig.attributes, names, reporter)
+    options = resolve.resolve_options(sig.attributes, names, words, reporter)
+    aligned = resolve.resolve_aligned(sig.attributes, dim_names, names, reporter)
     for promise in aligned:
         c.promised[promise.dim] = promise.multiple
         if promise.dim in c.dims:
@@ -257,17 +255,18 @@ def _configuration(
                 codes.CONFIG_MISSING, f"`{name}` has no value: `{name} in {listed}`", span,
                 help=f"give one: `{name}={choice_text(values[0])}`",
             )  # fmt: skip
+            numbers[name] = POISON
             continue
         value = config.get(name, values[0])
         if isinstance(value, numbers_abc.Integral) and not isinstance(value, bool):
             value = int(value)  # a NumPy integer
         if not isinstance(value, (bool, int, float, str)):
+            numbers[name] = POISON
             reporter.error(codes.CONFIG_VALUE, f"`{name}` cannot be {value!r}: `{name} in {listed}`", span)
             continue
         if strict and not any(type(v) is type(value) and v == value for v in values):
-            reporter.error(
-                codes.CONFIG_VALUE, f"`{name}` cannot be {choice_text(value)}: `{name} in {listed}`", span
-            )
+            numbers[name] = POISON
+            reporter.error(codes.CONFIG_VALUE, f"`{name}` cannot be {choice_text(value)}: `{name} in {listed}`", span)
             continue
         if isinstance(value, str):
             words[name] = value
@@ -293,11 +292,10 @@ def _consts(
                 help=f"did you mean `{close}`?" if close else None,
             )
     for param in sig.consts:
+        out[param.name] = POISON
         dtype = param.dtype if param.dtype is not None else types.get(str(param.dtype_param))
         if param.name not in given:
-            reporter.error(
-                codes.CONST_ARGUMENT, f"the compile-time parameter `{param.name}` has no value", param.span
-            )
+            reporter.error(codes.CONST_ARGUMENT, f"the compile-time parameter `{param.name}` has no value", param.span)
             continue
         value = given[param.name]
         if dtype is None:
@@ -321,6 +319,7 @@ def _parameters(
     kernel: ast.Kernel,
     sig: Signature,
     names: Mapping[str, ConstVal | Poison],
+    words: Mapping[str, Choice],
     dim_values: Mapping[str, int],
 ) -> tuple[tuple[TensorParam, ...], tuple[ScalarParam, ...], tuple[DimParam, ...], dict[str, int | str]]:
     """IR parameters, and every name used as a dim with its pinned value or itself."""
@@ -329,6 +328,8 @@ def _parameters(
     dims: list[DimParam] = []
     dim_names: dict[str, int | str] = {}
     nodes = {p.name.id: p for p in kernel.params}
+    for name, node in nodes.items():
+        c.scope.names[name] = Binding(name=name, kind="parameter", entity=POISON, span=node.name.span)
     for name in sig.launch_dims:
         if name in dim_values:
             dim_names[name] = dim_values[name]
@@ -343,37 +344,49 @@ def _parameters(
             binding = Binding(name=param.name, kind="scalar parameter", entity=value, span=param.span)
             c.scope.names[param.name] = binding
             continue
-        node = nodes[param.name].type
-        assert isinstance(node, ast.ShapedTypeExpr)
+        type = nodes[param.name].type
+        if not isinstance(type, ast.ShapedTypeExpr):
+            continue  # one of two parameters of that name
         shape: list[int | str] = []
-        for expr in node.shape:
-            dim = _dim(c, expr, names, dim_names)
+        broken = False
+        for expr in type.shape:
+            dim = _dim(c, expr, names, words, dim_names)
+            if dim is None:
+                broken = True
+                continue
             shape.append(dim)
             if isinstance(dim, str) and dim not in c.dims:
                 value = Value(type=ScalarType(DType.INDEX), name=dim, span=expr.span)
                 c.named.add(value)
                 c.dims[dim] = value
                 dims.append(DimParam(name=dim, value=value))
+        if broken:
+            continue
         tensor = TensorParam(name=param.name, type=TensorType(dtype, tuple(shape)), span=param.span)
         tensors.append(tensor)
-        c.scope.names[param.name] = Binding(
-            name=param.name, kind="tensor", entity=TensorRef(tensor), span=param.span
-        )
+        c.scope.names[param.name] = Binding(name=param.name, kind="tensor", entity=TensorRef(tensor), span=param.span)
     return tuple(tensors), tuple(scalars), tuple(dims), dim_names
 
 
 def _dim(
-    c: Context, node: ast.Expr, names: Mapping[str, ConstVal | Poison], dim_names: dict[str, int | str]
-) -> int | str:
-    """One dim: an int where it is pinned, else its name."""
+    c: Context,
+    node: ast.Expr,
+    names: Mapping[str, ConstVal | Poison],
+    words: Mapping[str, Choice],
+    dim_names: dict[str, int | str],
+) -> int | str | None:
+    """One dim: an int where it is pinned, else its name; None after an error."""
+    if isinstance(node, ast.Name) and node.id in words:
+        c.error(codes.BAD_EXTENT, f"a dim is a positive integer, and `{node.id}` stands for an option word", node.span)
+        return None
     if isinstance(node, ast.Name) and node.id not in names:
         return dim_names.setdefault(node.id, node.id)
     found = evaluate_header(node, names, c.reporter)
     if isinstance(found, Poison):
-        return 1
+        return None
     if not found.is_int or found.dtype is DType.BOOL or int(found.value) < 1:
         c.error(codes.BAD_EXTENT, f"a dim is a positive integer, not {choice_text(found.value)}", node.span)
-        return 1
+        return None
     if isinstance(node, ast.Name):
         dim_names[node.id] = int(found.value)
     return int(found.value)

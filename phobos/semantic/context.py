@@ -19,7 +19,7 @@ from phobos.source import Span
 from phobos.syntax import ast
 
 # Functions that call functions twice grow exponentially once inlined; no real kernel comes near.
-MAX_OPS = 100_000
+MAX_OPS = 30_000
 
 
 class TooLarge(Exception):
@@ -150,10 +150,14 @@ class Context:
     def value(self, type: ValueType, name: str, span: Span) -> Value:
         return Value(type=type, name=name, span=span)
 
-    def emit(self, op: Op) -> None:
+    def count(self) -> None:
+        """Counts an operation or an inlined call against MAX_OPS."""
         self.emitted += 1
         if self.emitted > MAX_OPS:
             raise TooLarge
+
+    def emit(self, op: Op) -> None:
+        self.count()
         self.builder.ops.append(op)
 
     def name_value(self, operand: Operand, name: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from phobos.ir.tile import Break, Continue, For, If, Return, Value, While, Yield
 from phobos.ir.types import DType, ScalarType
-from phobos.semantic import attributes, codes, emit, expressions
+from phobos.semantic import codes, emit, expressions, resolve
 from phobos.semantic.context import BlockBuilder, Context, Loop
 from phobos.semantic.dtypes import join
 from phobos.semantic.entities import Binding, ConstVal, Poison, Poly, Variable, type_text
@@ -103,7 +103,7 @@ def _if(c: Context, node: ast.If) -> bool:
             continue
         result = c.value(variable.type, variable.name, node.span)
         c.named.add(result)
-        _merge_masks(c, (a, b), result)
+        _merge_masks(c, a, b, result)
         results.append(result)
         then_values.append(a)
         else_values.append(b)
@@ -138,11 +138,12 @@ def merge_unknown(before: Snapshot, a: Snapshot, b: Snapshot, a_ends: bool, b_en
         variable.value = old or first or second
 
 
-def _merge_masks(c: Context, sources: Iterable[Value], result: Value) -> None:
+def _merge_masks(c: Context, a: Value, b: Value, result: Value) -> None:
+    """Masked positions that both branches leave: `if kt + BC > Nk { s = where(...) }` has dealt with them."""
+    one, other = c.masks.of(a), c.masks.of(b)
     merged: State = {}
-    for source in sources:
-        for axis, fills in c.masks.of(source).items():
-            merged.setdefault(axis, {}).update(fills)
+    for axis, fills in one.items():
+        merged[axis] = {origin: fill for origin, fill in fills.items() if origin in other.get(axis, {})}
     c.masks.set_state(result, merged)
 
 
@@ -240,7 +241,7 @@ def _for(c: Context, node: ast.For) -> None:
             unroll = count
             if count < 1:
                 c.error(codes.BAD_RANGE, f"an unroll factor is positive, not {count}", node.unroll.span)
-    pipeline = attributes.pipeline(c, node)
+    pipeline = resolve.pipeline(c, node)
     carried = _carried(c, node.body)
     while True:
         before, uses = snapshot(c), len(c.uses)
@@ -312,8 +313,10 @@ def _bounds(c: Context, node: ast.For) -> tuple[Value, Value, Value] | None:
             failed = True
             continue
         is_tile = isinstance(item, Poly) or (isinstance(item, Value) and item.is_tile)
-        if is_tile or (item.dtype is not None and not item.dtype.is_integer) or (
-            isinstance(item, ConstVal) and not item.is_int
+        if (
+            is_tile
+            or (item.dtype is not None and not item.dtype.is_integer)
+            or (isinstance(item, ConstVal) and not item.is_int)
         ):
             c.error(codes.BAD_RANGE, f"a bound of `range` is an integer scalar, not {type_text(item)}", span)
             failed = True
@@ -435,4 +438,3 @@ def _return(c: Context, node: ast.Return) -> bool:
         return True
     c.emit(Return(span=node.span))
     return True
-

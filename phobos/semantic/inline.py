@@ -51,9 +51,7 @@ def combine(c: Context, node: ast.Call, function: ast.Function, params: tuple[Va
         return builder.finish(params)
 
 
-def _inline(
-    c: Context, node: ast.Call, function: ast.Function, args: list[Entity], spans: list[Span]
-) -> Entity:
+def _inline(c: Context, node: ast.Call, function: ast.Function, args: list[Entity], spans: list[Span]) -> Entity:
     name = function.name.id
     if name in c.calls:
         cycle = " -> ".join(f"`{f}`" for f in [*c.calls[c.calls.index(name) :], name])
@@ -75,6 +73,7 @@ def _inline(
             node.span,
             help=f"`{name}({wanted})`",
         )
+    c.count()
     scope = Scope(c.file_scope)
     outer_loop, outer_statement = c.loop, c.statement
     c.loop, c.statement = None, None
@@ -319,4 +318,3 @@ def _returned(c: Context, function: ast.Function, entity: Entity) -> Entity:
     if shape != (type.shape if isinstance(type, TileType) else ()):
         return c.error(codes.SHAPE_MISMATCH, f"expected {type}, found {type_text(operand)}{what}", span)
     return operand
-

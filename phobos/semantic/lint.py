@@ -151,13 +151,13 @@ class _Walker:
                     )
                 )
             elif item.kind == "parameter":
-                self.found.append(
-                    _warning(codes.UNUSED_PARAMETER, f"the parameter `{name}` is never used", item.span)
-                )
+                self.found.append(_warning(codes.UNUSED_PARAMETER, f"the parameter `{name}` is never used", item.span))
             elif item.kind == "autotune":
                 self.found.append(
                     _warning(
-                        codes.UNUSED_AUTOTUNE, f"the autotune name `{name}` is never used", item.span,
+                        codes.UNUSED_AUTOTUNE,
+                        f"the autotune name `{name}` is never used",
+                        item.span,
                         "each of its values compiles the same kernel",
                     )  # fmt: skip
                 )

@@ -26,6 +26,13 @@ def check_module(module: ast.Module) -> tuple[Diagnostic, ...]:
     Each kernel is checked with the smallest and the largest value of each set, dtype parameters as f32 and f16 (i32
     where neither suits), and both values of every `const` bool. An error that only some of these have says which.
     """
+    try:
+        return _check(module)
+    except RecursionError:
+        return (Diagnostic(code=codes.TOO_DEEP, message="the file is nested too deeply", span=module.source.start()),)
+
+
+def _check(module: ast.Module) -> tuple[Diagnostic, ...]:
     reporter = Reporter()
     constants = file_constants(module, reporter)
     check_file_names(module, constants, reporter)
@@ -36,8 +43,7 @@ def check_module(module: ast.Module) -> tuple[Diagnostic, ...]:
         own = Reporter()
         sig = signature(kernel, constants, own)
         found.extend(own.errors)
-        if not own.errors and not reporter.errors:
-            found.extend(_kernel(module, sig))
+        found.extend(_kernel(module, sig))
     found.extend(lint.module_warnings(module))
     return _deduplicated(found)
 

@@ -13,6 +13,7 @@ from phobos.semantic.attributes import Choice, KernelAttributes, validate
 from phobos.semantic.constants import evaluate_header, file_constants
 from phobos.semantic.entities import ConstVal, Poison
 from phobos.semantic.report import Reporter
+from phobos.semantic.resolve import check_choices
 from phobos.semantic.types import dtype_of
 from phobos.source import Span
 from phobos.syntax import ast
@@ -102,9 +103,13 @@ class Signature:
 def signatures(module: ast.Module) -> tuple[Signature, ...]:
     """The signatures of all kernels of a file. Raises CompileError with everything wrong in headers."""
     reporter = Reporter()
-    constants = file_constants(module, reporter)
-    check_file_names(module, constants, reporter)
-    out = tuple(signature(kernel, constants, reporter) for kernel in module.kernels)
+    out: tuple[Signature, ...] = ()
+    try:
+        constants = file_constants(module, reporter)
+        check_file_names(module, constants, reporter)
+        out = tuple(signature(kernel, constants, reporter) for kernel in module.kernels)
+    except RecursionError:
+        reporter.error(codes.TOO_DEEP, "the file is nested too deeply", module.source.start())
     if reporter.errors:
         raise CompileError(reporter.errors, module.source)
     return out
@@ -180,6 +185,8 @@ def signature(kernel: ast.Kernel, constants: dict[str, ConstVal | Poison], repor
                 p.span,
                 help="a dim is bound from the shape of the tensor; drop the parameter",
             )
+    used = tuple(dict.fromkeys(str(dim) for p in params for dim in p.dims))
+    check_choices(attributes, used, compile_time.keys() - constants.keys(), constants, reporter)
     pinned = [*constants, *attributes.space, *(p.name for p in params if p.kind == "const")]
     return Signature(
         name=kernel.name.id,
@@ -230,9 +237,7 @@ def _parameter(
         )  # fmt: skip
         return None
     if not 1 <= len(type.shape) <= MAX_TENSOR_RANK:
-        reporter.error(
-            codes.BAD_EXTENT, f"a tensor has 1 to {MAX_TENSOR_RANK} axes, not {len(type.shape)}", type.span
-        )
+        reporter.error(codes.BAD_EXTENT, f"a tensor has 1 to {MAX_TENSOR_RANK} axes, not {len(type.shape)}", type.span)
         return None
     dims: list[int | str] = []
     for node in type.shape:

@@ -406,4 +406,3 @@ def _expression(c: Context, node: ast.ExprStmt) -> None:
         notes=("a newline ends a statement unless the line ends in an operator or a comma",),
         help="bind it with `let`, or move the operator to the end of the line above",
     )
-

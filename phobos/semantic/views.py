@@ -184,7 +184,7 @@ def _item(c: Context, item: ast.SubscriptItem, extent: int | Value, name: str) -
     text = "0" if item.start is None else c.text(item.start)
     if not form.is_constant:
         end = name if item.end is None else c.text(item.end)
-        help = f"write it with a length: `{text} :+ n`"
+        help = f"write it with a compile-time length, as in `{text} :+ 16`"
         if item.start is None and item.end is None:
             help = f"pin `{name}` with `@autotune({name} in [...])`, or loop over slices `s :+ n`"
         return c.error(

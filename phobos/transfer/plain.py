@@ -80,7 +80,17 @@ def padding_tests(nest: Nest, inner: str = "") -> list[str]:
     ]
 
 
-def _two_paths(w: TextWriter, view: GlobalText, accesses: int, emit: Callable[[bool], None]) -> None:
+def shared_index(nest: Nest, shared: SharedLayout, inner: str = "") -> str:
+    """Element index of the current register's position in an unswizzled shared tile."""
+    terms = []
+    for axis, stride in enumerate(shared.strides):
+        position = nest.position(axis, inner)
+        if position != "0":
+            terms.append(position if stride == 1 else f"({position}) * {stride}")
+    return _sum(*terms)
+
+
+def two_paths(w: TextWriter, view: GlobalText, accesses: int, emit: Callable[[bool], None]) -> None:
     """`emit(masked)` once, or twice behind a branch that is uniform over the block."""
     whole = view.whole() if view.guarded else None
     if not view.guarded:
@@ -126,7 +136,7 @@ def load_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, targ
             w.line(f"{each} {slot} = t.v[v];")
             w.close()
 
-    _two_paths(w, view, layout.registers // vector, emit)
+    two_paths(w, view, layout.registers // vector, emit)
 
 
 def store_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, source: str, threads: ThreadPositions) -> None:
@@ -153,29 +163,27 @@ def store_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, sou
 
     if owner:
         w.open(f"if ({owner})")
-    _two_paths(w, view, layout.registers // vector, emit)
+    two_paths(w, view, layout.registers // vector, emit)
     if owner:
         w.close()
 
 
 def global_to_shared(
-    w: TextWriter, view: GlobalText, layout: RegisterLayout, shared: SharedLayout, target: str, threads: ThreadPositions
-) -> None:
-    """Copies a view into the shared tile at `target` (an expression of its pointer); masked elements become the fill."""
+    w: TextWriter, view: GlobalText, layout: RegisterLayout, shared: SharedLayout, ctype: str, convert: Callable[[str], str],
+    target: str, threads: ThreadPositions,
+) -> None:  # fmt: skip
+    """Copies a view into the shared tile at `target` (an expression of its pointer); masked elements become the fill.
+
+    The tile's elements are of type `ctype`; `convert` turns an element of the view, given as text, into one.
+    """
     vector = vector_of(view, layout)
     nest = plan(layout, threads, vector=vector, merge=False)
     last = layout.rank - 1
     wide = vector > 1 and shared.vector_width(last, vector) == vector and not shared.swizzle
-    strides = shared.strides
     owner = threads.owner(layout)
 
     def linear(inner: str = "") -> str:
-        terms = []
-        for axis, stride in enumerate(strides):
-            position = nest.position(axis, inner)
-            if position != "0":
-                terms.append(position if stride == 1 else f"({position}) * {stride}")
-        return _sum(*terms)
+        return shared_index(nest, shared, inner)
 
     def emit(masked: bool) -> None:
         padding = " && ".join(f"PH_GUARD({t})" for t in padding_tests(nest))
@@ -188,7 +196,7 @@ def global_to_shared(
                 w.line(f"{view.ctype} t = {view.fill};" if bounds else f"const {view.ctype} t = {view.tensor}[{offset}];", memory=not bounds)
                 if bounds:
                     w.line(f"if ({bounds}) t = {view.tensor}[{offset}];", memory=True)
-                w.line(f"tile[{linear()}] = t;", memory=True)
+                w.line(f"tile[{linear()}] = {convert('t')};", memory=True)
             else:
                 pack = f"ph_vec<{view.ctype}, {vector}>"
                 if bounds:
@@ -198,15 +206,20 @@ def global_to_shared(
                     w.line(f"if ({bounds}) t = ph_ldv<{pack}>({view.tensor}, {offset});", memory=True)
                 else:
                     w.line(f"const {pack} t = ph_ldv<{pack}>({view.tensor}, {offset});", memory=True)
-                if wide:
+                if wide and convert("t") == "t":
                     w.line(f"ph_stv(tile, {linear()}, t);", memory=True)
+                elif wide:
+                    w.line(f"ph_vec<{ctype}, {vector}> c;")
+                    w.line("PH_UNROLL")
+                    w.line(f"for (int v = 0; v < {vector}; ++v) c.v[v] = {convert('t.v[v]')};")
+                    w.line(f"ph_stv(tile, {linear()}, c);", memory=True)
                 else:
                     w.line("PH_UNROLL")
-                    w.line(f"for (int v = 0; v < {vector}; ++v) tile[{linear('v')}] = t.v[v];", memory=True)
+                    w.line(f"for (int v = 0; v < {vector}; ++v) tile[{linear('v')}] = {convert('t.v[v]')};", memory=True)
             if padding:
                 w.close()
 
     w.open(f"if ({owner})" if owner else "")
-    w.line(f"const ph_shared<{view.ctype}> tile = {target};")
-    _two_paths(w, view, layout.registers // vector, emit)
+    w.line(f"const ph_shared<{ctype}> tile = {target};")
+    two_paths(w, view, layout.registers // vector, emit)
     w.close()

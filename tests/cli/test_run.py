@@ -106,6 +106,8 @@ def test_unwritten_elements_are_counted(tmp_path: Path) -> None:
         ("--set BN=256 --dim N=10 Q=4", "PH1010"),
         ("--set BN=256 --dim N=10 --scalar b=4", "PH1012"),
         ("--set BN=256 --dim N=10 --scalar a=1e300", "PH0717"),
+        ("--set BN=256 --dim N=100000000000", "PH1013"),
+        ("--set BN=256 --dim N=99999999999999999999", "PH1013"),
         ("--set BM=256 --dim N=10", "PH0307"),
         ("--set BN=100 --dim N=10", "PH0308"),
         ("--set BN=256 --dim N=10 --backend cuda", "PH0920"),
@@ -117,7 +119,7 @@ def test_diagnostics(args: str, code: str) -> None:
     assert f"error[{code}]" in result.stderr
 
 
-@pytest.mark.parametrize("args", ["--dim N=x", "--scalar a=b", "--backend gpu", "--seed x", "--dim"])
+@pytest.mark.parametrize("args", ["--dim N=x", "--scalar a=b", "--backend gpu", "--seed x", "--seed -1", "--dim"])
 def test_wrong_usage(args: str) -> None:
     assert run("saxpy_fp32.ph", *args.split()).exit_code == 2
 

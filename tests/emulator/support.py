@@ -80,7 +80,9 @@ def emulate(
         else:
             converted.append(a if isinstance(a, bytes) else a.tobytes())
     library = kernel_library(text, name, check=check, opt=opt)
-    launch_shape = LaunchShape(grid=shape.grid3, threads=shape.threads, shared_bytes=shape.shared, granule=shape.granule)
+    launch_shape = LaunchShape(
+        grid=shape.grid3, threads=shape.threads, shared_bytes=shape.shared, granule=shape.granule
+    )
     return launch(
         library, launch_shape, converted, sched=sched, check=check, workers=workers, timeout=timeout, record=record
     )
@@ -175,11 +177,15 @@ def run_cuda(text: str, name: str, shape: Shape, arguments: Sequence[Value]) -> 
             values.append(maps[-1])
         else:
             values.append(ctypes.c_void_p(int(pointer)))
-    addresses = [v.getPtr() if not isinstance(v, ctypes._SimpleCData | ctypes.Array) else ctypes.addressof(v) for v in values]
+    addresses = [
+        v.getPtr() if not isinstance(v, ctypes._SimpleCData | ctypes.Array) else ctypes.addressof(v) for v in values
+    ]
     table = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
     ok(driver.cuLaunchKernel(function, *shape.grid3, shape.threads, 1, 1, shape.shared, 0, ctypes.addressof(table), 0))
     ok(driver.cuCtxSynchronize())
-    for (array, pointer), a in zip(copies, [a for a in arguments if not isinstance(a, bytes | np.generic)], strict=True):
+    for (array, pointer), a in zip(
+        copies, [a for a in arguments if not isinstance(a, bytes | np.generic)], strict=True
+    ):
         if isinstance(a, Out):
             ok(driver.cuMemcpyDtoH(array.ctypes.data, pointer, array.nbytes))
         ok(driver.cuMemFree(pointer))

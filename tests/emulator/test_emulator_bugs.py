@@ -52,7 +52,13 @@ def bug(title: str, work: w.Workload, old: str, new: str, *found: str) -> Bug:
 
 
 BUGS = [
-    bug("missing __syncthreads, buffer refilled while read", w.FLASH_MMA, "    ph_syncthreads();\n  }\n", "  }\n", "race"),
+    bug(
+        "missing __syncthreads, buffer refilled while read",
+        w.FLASH_MMA,
+        "    ph_syncthreads();\n  }\n",
+        "  }\n",
+        "race",
+    ),
     bug("wrong cp.async wait count", w.FLASH_MMA, "ph_cp_wait<1>", "ph_cp_wait<2>", "in-flight"),
     bug("off-by-one store", w.FLASH_MMA_RAGGED, "row < Nq", "row <= Nq", "out-of-bounds"),
     bug("mbarrier parity not flipped (full)", w.FLASH_WGMMA, "phase = (n >> 1) & 1", "phase = 0", "in-flight", "race"),
@@ -150,7 +156,14 @@ BUGS = [
         "ph_bar_arrive(2 - cw, 128)",
         "barrier",
     ),
-    bug("producer does not wait for empty V", w.FLASH_WS, "        ph_mbar_wait(emptyV + st, ph);\n", "", "race", "in-flight"),
+    bug(
+        "producer does not wait for empty V",
+        w.FLASH_WS,
+        "        ph_mbar_wait(emptyV + st, ph);\n",
+        "",
+        "race",
+        "in-flight",
+    ),
     bug(
         "register array index out of range",
         w.FLASH_MMA,
@@ -173,7 +186,13 @@ BUGS = [
         "race",
     ),
     bug("copies not waited for at the end", w.FLASH_MMA, "    ph_cp_wait<1>();\n", "", "in-flight"),
-    bug("output read before it is written", w.BLOCK_SUM, "    Y[ph_ctaid_x()] = s;", "    Y[ph_ctaid_x()] += s;", "uninitialized"),
+    bug(
+        "output read before it is written",
+        w.BLOCK_SUM,
+        "    Y[ph_ctaid_x()] = s;",
+        "    Y[ph_ctaid_x()] += s;",
+        "uninitialized",
+    ),
     bug("named barrier that nobody completes", w.FLASH_WS, "if (cw == 1) ph_bar_arrive(1, 256);", "", "deadlock"),
 ]
 

@@ -74,6 +74,20 @@ def test_a_missing_compiler_is_a_diagnostic(compiler: str, tmp_path: Path, monke
     assert diagnostic.code == "PH0940" and repr(compiler) in diagnostic.message and "PHOBOS_CXX" in str(diagnostic.help)
 
 
+def test_a_compiler_that_lacks_an_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    old = tmp_path / "old-g++"
+    old.write_text(
+        "#!/bin/sh\n[ \"$1\" = --version ] && echo 'g++ 9' && exit 0\n"
+        "echo \"g++: error: unrecognized command-line option '-ftrivial-auto-var-init=pattern'\" >&2\nexit 1\n"
+    )
+    old.chmod(0o755)
+    monkeypatch.setenv("PHOBOS_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PHOBOS_CXX", str(old))
+    with pytest.raises(CompileError, match="too old") as error:
+        build.kernel_library(KERNEL, "k", check=True)
+    assert error.value.diagnostics[0].code == "PH0940" and "12 or newer" in str(error.value.diagnostics[0].help)
+
+
 def test_a_text_that_does_not_compile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PHOBOS_CACHE_DIR", str(tmp_path))
     with pytest.raises(CompileError) as error:

@@ -26,9 +26,9 @@ PH_KERNEL(32, 1) k(ph_global<int> Y) {{
 }}"""
 
 
-def costs(text: str, **shape: int) -> list[AccessCost]:
+def costs(text: str, granule: int = 4) -> list[AccessCost]:
     y = np.zeros(32, np.int32)
-    result = emulate(text, "k", Shape(shared=65536, granule=4, **shape), [Out(y)], record=True)
+    result = emulate(text, "k", Shape(shared=65536, granule=granule), [Out(y)], record=True)
     assert not result.reports
     assert result.accesses is not None
     return conflicts(result.accesses)
@@ -55,7 +55,7 @@ CASES = [
 
 @pytest.mark.parametrize(("element", "index", "wavefronts", "ideal"), CASES)
 def test_bank_conflicts(element: str, index: str, wavefronts: int, ideal: int) -> None:
-    for store, load, is_write, line in ((index, "l", True, 7), ("l", index, False, 9)):
+    for store, load, is_write, line in ((index, "l", True, 6), ("l", index, False, 8)):
         if is_write and index in ("0", "l / 2 * 32", "l / 8"):
             continue  # lanes that write one place race
         (cost,) = [c for c in costs(shared_text(element, store, load)) if c.line == line]
@@ -73,9 +73,9 @@ PH_KERNEL(32, 1) k(ph_global<int> Y) {
   s[l * 64 + 64] = 1;
   Y[l] = 0;
 }"""
-    by_line = {c.line: c for c in costs(text) if c.space == "shared"}
-    assert (by_line[5].transactions, by_line[5].ideal) == (1, 1)
-    assert (by_line[6].transactions, by_line[6].ideal) == (32, 1)
+    by_line = {c.line: c for c in costs(text, granule=2) if c.space == "shared"}
+    assert (by_line[4].transactions, by_line[4].ideal) == (1, 1)
+    assert (by_line[5].transactions, by_line[5].ideal) == (32, 1)
 
 
 # index of lane l into an int tensor, 128-byte lines, ideal
@@ -95,7 +95,7 @@ PH_KERNEL(32, 1) k(ph_global<const int> X, ph_global<int> Y) {{
     x, y = np.zeros(4096, np.int32), np.zeros(32, np.int32)
     result = emulate(text, "k", Shape(), [x, Out(y)], record=True)
     assert result.accesses is not None
-    (cost,) = [c for c in conflicts(result.accesses) if c.line == 5]
+    (cost,) = [c for c in conflicts(result.accesses) if c.line == 4]
     assert (cost.space, cost.tensor, cost.requests) == ("global", 0, 3)
     assert (cost.transactions, cost.ideal) == (3 * lines, 3 * ideal)
 

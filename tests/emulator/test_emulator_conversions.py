@@ -102,7 +102,8 @@ def nearest(x: np.ndarray, to: Type) -> np.ndarray:
 
 
 def samples(kind: Type) -> np.ndarray:
-    """All codes of a small type; of a large one special values, random ones of all sizes, and ties of the narrow floats."""
+    """All codes of a small type; of a large one special values, random ones of all sizes, and ties of the narrow
+    floats."""
     if kind.name == "bool":
         return np.array([False, True])
     if np.dtype(kind.storage).itemsize <= 2:
@@ -115,7 +116,24 @@ def samples(kind: Type) -> np.ndarray:
         near = [v + d for v in ties for d in (-1, 0, 1) if v + d <= info.max]
         random = RNG.integers(info.min, info.max, 2000, dtype=kind.storage).tolist()
         return np.array([*edges, *powers, *near, *random]).astype(kind.storage)
-    special = [0.0, -0.0, np.inf, -np.inf, np.nan, 448, 464, 465, 57344, 61440, 65504, 65519.99, 65520, 3.4e38, 1e-45, 1e-40]
+    special = [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        448,
+        464,
+        465,
+        57344,
+        61440,
+        65504,
+        65519.99,
+        65520,
+        3.4e38,
+        1e-45,
+        1e-40,
+    ]
     bounds = [v + d for v in (2.0**31, 2.0**32, 2.0**63, 128.0, 255.0, 256.0) for d in (-1, -0.5, 0, 0.5, 1)]
     ties: list[float] = []
     for t in NARROW:
@@ -198,7 +216,34 @@ PH_KERNEL(128, 1) pack(ph_global<const float> X, ph_global<unsigned> H, ph_globa
 
 
 @executors
-@pytest.mark.parametrize("kind", [t for t in TYPES if not t.is_float and t.name != "bool"], ids=lambda t: t.name.replace(" ", "_"))
+def test_named_conversions_are_those_of_cvt(run: Run) -> None:
+    x = samples(TYPES[0])
+    x = x[: len(x) // 128 * 128]
+    same = np.zeros(len(x), np.int32)
+    text = """
+PH_KERNEL(128, 1) named(ph_global<const float> X, ph_global<int> Y) {
+  const int i = ph_ctaid_x() * 128 + ph_tid();
+  const float x = X[i];
+  const ph_half h = ph_f2h(x);
+  const ph_bf16 b = ph_f2b(x);
+  const ph_f8e4m3 p = ph_f2e4m3(x);
+  const ph_f8e5m2 q = ph_f2e5m2(x);
+  int same = h.x == ph_cvt<ph_half>(x).x && b.x == ph_cvt<ph_bf16>(x).x;
+  same = same && p.x == ph_cvt<ph_f8e4m3>(x).x && q.x == ph_cvt<ph_f8e5m2>(x).x;
+  if (x == x) {
+    same = same && ph_h2f(h) == ph_cvt<float>(h) && ph_b2f(b) == ph_cvt<float>(b);
+    same = same && ph_e4m32f(p) == ph_cvt<float>(p) && ph_e5m22f(q) == ph_cvt<float>(q);
+  }
+  Y[i] = same;
+}"""
+    run(text, "named", Shape(threads=128, grid=(len(x) // 128,)), [x, Out(same)])
+    assert same.all()
+
+
+@executors
+@pytest.mark.parametrize(
+    "kind", [t for t in TYPES if not t.is_float and t.name != "bool"], ids=lambda t: t.name.replace(" ", "_")
+)
 def test_integers_wrap_and_shift_as_in_ptx(run: Run, kind: Type) -> None:
     a, b = samples(kind)[:900], samples(kind)[-900:]
     n = min(len(a), len(b))

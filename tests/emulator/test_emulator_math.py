@@ -36,7 +36,7 @@ UNARY: dict[str, tuple[Callable[[np.ndarray], np.ndarray], float, float]] = {
     "ph_sin": (np.sin, 2, 1e5),
     "ph_cos": (np.cos, 2, 1e5),
     "ph_tanh": (np.tanh, 2, 20),
-    "ph_sigmoid": (_sigmoid, 3, 110),
+    "ph_sigmoid": (_sigmoid, 4, 110),
     "ph_erf": (lambda x: _erf(x).astype(np.float64), 2, 5),
     "ph_gelu": (_gelu, 6, 12),
     "ph_floor": (np.floor, 0, 1e8),
@@ -100,7 +100,9 @@ def ulps(found: np.ndarray, exact: np.ndarray) -> np.ndarray:
 def test_float_within_its_bound(run: Run, helper: str) -> None:
     function, bound, reach = UNARY[helper]
     positive = helper in ("ph_log", "ph_log2", "ph_sqrt", "ph_rsqrt")
-    size = np.concatenate([reach * RNG.random(4000), 10.0 ** RNG.uniform(-38, np.log10(reach), 4000), [0.5, 1.5, 2.5, 1.0]])
+    size = np.concatenate(
+        [reach * RNG.random(4000), 10.0 ** RNG.uniform(-38, np.log10(reach), 4000), [0.5, 1.5, 2.5, 1.0]]
+    )
     x = (size if positive else np.concatenate([size, -size])).astype(np.float32)
     found = apply(run, [helper], [x])[helper]
     with np.errstate(over="ignore"):

@@ -109,6 +109,7 @@ def test_atomics_of_every_type(run: Run, sched: int) -> None:
         outs.append((t, values, old_base, y, old))
     run(kernel_text("unit_types"), "u_atomics", Shape(threads=64, shared=128, granule=2), arguments, sched=sched)
     for t, values, before, y, old in outs:
+
         def plain(a: np.ndarray, t: str = t) -> np.ndarray:
             return (from_bf16(a) if t == "bf16" else a).astype(np.float64)
 

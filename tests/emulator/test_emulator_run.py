@@ -122,9 +122,14 @@ SCALARS: list[tuple[DType, str, Any, Any]] = [
 
 @pytest.mark.parametrize(("dtype", "c_name", "value", "stored"), SCALARS, ids=[str(s[0]) for s in SCALARS])
 def test_scalars_of_every_type(dtype: DType, c_name: str, value: Any, stored: Any) -> None:
-    body = f"PH_KERNEL(32, 1) k({c_name} before, ph_global<{c_name}> Y, {c_name} after) {{ if (ph_tid() < 2) Y[ph_tid()] = ph_tid() ? after : before; }}"
+    parameters = f"{c_name} before, ph_global<{c_name}> Y, {c_name} after"
+    body = f"PH_KERNEL(32, 1) k({parameters}) {{ if (ph_tid() < 2) Y[ph_tid()] = ph_tid() ? after : before; }}"
     y = np.zeros(2, np.asarray(stored).dtype)
-    args = (ScalarArg(name="a", dtype=dtype), tensor("Y", written=True, read=False, dtype=dtype), ScalarArg(name="b", dtype=dtype))
+    args = (
+        ScalarArg(name="a", dtype=dtype),
+        tensor("Y", written=True, read=False, dtype=dtype),
+        ScalarArg(name="b", dtype=dtype),
+    )
     result = emulator.run(program(body, args, granule=1), {"Y": y, "a": value, "b": value}, dims={})
     assert not result.reports and y.tolist() == [stored, stored]
 
@@ -178,7 +183,9 @@ def test_block_that_reads_what_another_block_reads_and_writes_races() -> None:
   if (ph_ctaid_x() == 2 && ph_tid() == 0) Y[0] = y + 1.f;
 }"""
     result = emulator.run(
-        program(body, (tensor("Y", written=True),), grid=(DimConst(3), ONE, ONE)), {"Y": np.ones(1, np.float32)}, dims={}
+        program(body, (tensor("Y", written=True),), grid=(DimConst(3), ONE, ONE)),
+        {"Y": np.ones(1, np.float32)},
+        dims={},
     )
     assert "race" in {r.kind for r in result.reports} and "another block" in result.reports[0].text
 
@@ -245,7 +252,9 @@ CRASHES = {
 @pytest.mark.parametrize("check", (True, False))
 def test_a_crash_is_a_report(name: str, check: bool) -> None:
     statement, expected = CRASHES[name]
-    body = f"PH_KERNEL(32, 1) k(ph_global<float> Y) {{\n  Y[ph_tid()] = 1.f;\n  if (ph_tid() == 5) {{ {statement} }}\n}}"
+    body = (
+        f"PH_KERNEL(32, 1) k(ph_global<float> Y) {{\n  Y[ph_tid()] = 1.f;\n  if (ph_tid() == 5) {{ {statement} }}\n}}"
+    )
     result = emulator.run(program(body, Y_ARGS), {"Y": np.zeros(32, np.float32)}, dims={}, check=check)
     crash = next(r for r in result.reports if r.kind == "crash")
     # the whole frame is taken on entry, so the first thread overflows
@@ -293,7 +302,9 @@ def test_two_workers_give_the_result_of_one() -> None:
     outs = []
     for workers in (1, 2):
         y = np.zeros(4096, np.float32)
-        result = emulator.run(program(COPY, COPY_ARGS, grid=COPY_GRID), {"X": x, "Y": y}, dims={"N": 4096}, workers=workers)
+        result = emulator.run(
+            program(COPY, COPY_ARGS, grid=COPY_GRID), {"X": x, "Y": y}, dims={"N": 4096}, workers=workers
+        )
         assert not result.reports
         outs.append(y)
     assert np.array_equal(outs[0], outs[1]) and np.array_equal(outs[0], x)

@@ -110,6 +110,15 @@ def test_wgmma_with_b_n_major_in_two_panels(run: Run, sched: int) -> None:
 
 
 @executors
+@sched
+def test_wgmma_with_a_in_registers_and_b_k_major(run: Run, sched: int) -> None:
+    a, b = to_bf16(RNG.standard_normal((64, 64))), to_bf16(RNG.standard_normal((64, 64)))
+    d = np.zeros((64, 64), np.float32)
+    run(kernel_text("unit_hopper"), "u_wgmma_registers", Shape(threads=128, shared=8192), [a, b, Out(d)], sched=sched)
+    assert np.allclose(d, from_bf16(a).astype(np.float64) @ from_bf16(b).T, rtol=0, atol=1e-3)
+
+
+@executors
 @pytest.mark.parametrize("sched", (0, 1, 2, 3))
 def test_tma_past_both_edges(run: Run, sched: int) -> None:
     m = np.arange(20 * 72, dtype=np.uint16).reshape(20, 72)

@@ -81,7 +81,11 @@ def _elect() -> tuple[list[Value], np.ndarray, np.ndarray]:
     m = np.arange(32 * 64, dtype=np.uint16).reshape(32, 64)
     out = np.zeros((4, 32, 4), np.uint32)
     pairs = m.reshape(4, 8, 64)[:, :, :32].reshape(4, 8, 4, 4, 2).transpose(0, 1, 3, 2, 4).reshape(4, 32, 4, 2)
-    return [Tma(m, (64, 8)), Out(out, name="Y"), np.int32(4)], out, pairs[..., 0] | pairs[..., 1].astype(np.uint32) << 16
+    return (
+        [Tma(m, (64, 8)), Out(out, name="Y"), np.int32(4)],
+        out,
+        pairs[..., 0] | pairs[..., 1].astype(np.uint32) << 16,
+    )
 
 
 def _wgmma() -> tuple[list[Value], np.ndarray, np.ndarray]:

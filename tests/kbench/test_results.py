@@ -67,7 +67,7 @@ def test_rows_replace_those_of_the_same_key() -> None:
     ]
 
 
-@pytest.mark.parametrize("text", ["{", "{}x", '[{"bench": 1}]', "[1]", "3"])
+@pytest.mark.parametrize("text", ["{", "{}", "{}x", '[{"bench": 1}]', "[1]", "3"])
 def test_a_file_of_something_else_is_not_overwritten(text: str) -> None:
     with pytest.raises(CompileError) as e:
         merged_json(text, [ROW], "results/x.json")

@@ -9,6 +9,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
+
+SAXPY = """
+@launch(64)
+@autotune(B in [64, 128])
+kernel saxpy(X: tensor<f32>[N], Y: tensor<f32>[N], a: f32) {
+  let i = ctx.block.x * B
+  Y[i :+ B] = a * X[i :+ B] + Y[i :+ B]
+}
+"""
+CONFIG = {"B": 64}
+
+
+def codes(info: pytest.ExceptionInfo[Any]) -> list[str]:
+    return [d.code for d in info.value.diagnostics]
+
+
+def data(n: int = 100) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(7)
+    x, y = (rng.standard_normal(n).astype(np.float32) for _ in range(2))
+    return x, y, (2.0 * x.astype(np.float64) + y).astype(np.float32)
 
 
 class _Attribute(enum.IntEnum):

@@ -69,7 +69,7 @@ def test_digest_separates_parts() -> None:
 _PROCESS = """
 import sys
 from phobos.runtime import cache
-store = cache.Store(__import__("pathlib").Path(sys.argv[1]), 40_000)
+store = cache.Store(__import__("pathlib").Path(sys.argv[1]), 40_000, evict_every=1)
 seed = int(sys.argv[2])
 for i in range(150):
     key = f"k{(i * 7 + seed) % 20}"
@@ -105,6 +105,7 @@ def test_unwritable_folder_warns_once(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.warns(cache.CacheWarning, match=r"PH0930.*PHOBOS_CACHE_DIR") as caught:
         cache.store("cubin").put("a", b"1")
         cache.store("cubin").put("b", b"2")
+        cache.store("front").put("b", b"2")
         assert cache.store("cubin").get("a") is None
     assert len(caught) == 1
 
@@ -136,7 +137,7 @@ def test_write_failure_leaves_no_partial_file(own_cache: Path, monkeypatch: pyte
 
 
 def test_eviction_takes_the_least_recently_used(tmp_path: Path) -> None:
-    store = cache.Store(tmp_path, 10_000)
+    store = cache.Store(tmp_path, 10_000, evict_every=1)
     for n in range(9):
         store.put(f"k{n}", bytes(1000))
         os.utime(store.path(f"k{n}"), (n, n))
@@ -146,6 +147,16 @@ def test_eviction_takes_the_least_recently_used(tmp_path: Path) -> None:
     assert "k0" in left and "new" in left
     assert "k1" not in left and "k8" in left
     assert sum(p.stat().st_size for p in tmp_path.glob("*.bin")) <= 8_000
+
+
+def test_eviction_spares_what_another_process_is_writing(tmp_path: Path) -> None:
+    writing, abandoned = tmp_path / ".new-abc", tmp_path / ".new-old"
+    for path in (writing, abandoned):
+        path.write_bytes(bytes(5000))
+    os.utime(abandoned, (1, 1))
+    store = cache.Store(tmp_path, 1000, evict_every=1)
+    store.put("k", bytes(100))
+    assert writing.exists() and not abandoned.exists() and store.get("k") is not None
 
 
 def test_limit_setting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,9 @@ def expect(text: str, *codes: str, name: str = "k", **options: Any) -> tuple[Dia
     return found
 
 
-def expect_body(body: str, *codes: str, params: str = PARAMS, attributes: str = "@grid(1)", before: str = "", **options):
+def expect_body(
+    body: str, *codes: str, params: str = PARAMS, attributes: str = "@grid(1)", before: str = "", **options
+):
     return expect(wrap(body, params, attributes, before), *codes, **options)
 
 

@@ -17,7 +17,7 @@ def run(functions: str, body: str, **more) -> np.ndarray:
 
 
 def test_generic_function() -> None:
-    f = "fn relu(x) { return max(x, 0.0) }\nfn leaky(x, s) {\nlet y = relu(x)\nvar z = y\nz += s * min(x, 0.0)\nreturn z\n}"
+    f = "fn relu(x) { return max(x, 0.0) }\nfn leaky(x, s) {\nlet y = relu(x)\nvar z = y\nz += s * min(x, 0.0)\nreturn z\n}"  # noqa: E501
     np.testing.assert_allclose(run(f, "Y[:, :] = leaky(X[:, :], 0.5)"), np.where(X > 0, X, X * 0.5))
     assert run(f, "Y[0, 0] = leaky(-4.0, 0.5)")[0, 0] == -2.0
 
@@ -31,8 +31,8 @@ def test_typed_function() -> None:
     "function",
     [
         "fn f(x: f32) -> f32 {\nif x > 1.0 { return 1.0 }\nlet y = x * x\nif x < -1.0 { return y }\nreturn -y\n}",
-        "fn f(x: f32) -> f32 {\nif x > 1.0 { return 1.0 } else if x < -1.0 { return x * x } else { return -(x * x) }\n}",
-        "fn f(x) {\nvar y = x * x\nif x > 1.0 { y = 1.0\nreturn y }\nif x >= -1.0 {\nlet z = -y\nreturn z\n}\nlet z = y\nreturn z\n}",
+        "fn f(x: f32) -> f32 {\nif x > 1.0 { return 1.0 } else if x < -1.0 { return x * x } else { return -(x * x) }\n}",  # noqa: E501
+        "fn f(x) {\nvar y = x * x\nif x > 1.0 { y = 1.0\nreturn y }\nif x >= -1.0 {\nlet z = -y\nreturn z\n}\nlet z = y\nreturn z\n}",  # noqa: E501
     ],
 )
 def test_early_returns(function: str) -> None:
@@ -41,7 +41,7 @@ def test_early_returns(function: str) -> None:
 
 
 def test_function_with_effects() -> None:
-    f = "fn put(T, i, v) {\nif i > 2 { return }\nT[i, :] = v\n}\nfn twice(T: tensor<f32>[R, C], v) {\nput(T, 0, v)\nput(T, R - 1, v)\nT[1, 0] = C\n}"
+    f = "fn put(T, i, v) {\nif i > 2 { return }\nT[i, :] = v\n}\nfn twice(T: tensor<f32>[R, C], v) {\nput(T, 0, v)\nput(T, R - 1, v)\nT[1, 0] = C\n}"  # noqa: E501
     expected = np.zeros_like(X)
     expected[0] = 2.0
     expected[1, 0] = 4.0
@@ -49,9 +49,13 @@ def test_function_with_effects() -> None:
 
 
 def test_constant_arguments_fold() -> None:
-    kernel = ir("var x: tile<f32>[half(8), half(4)] = 0.0\nP[0 :+ half(8), 0 :+ 2] = x", before="fn half(n) { return n / 2 }")
+    kernel = ir(
+        "var x: tile<f32>[half(8), half(4)] = 0.0\nP[0 :+ half(8), 0 :+ 2] = x", before="fn half(n) { return n / 2 }"
+    )
     assert ops(kernel, Store)[0].value.shape == (4, 2)
-    kernel = ir("print(f(n, true), f(n, false))", before="fn f(x, const twice: bool) {\nif twice { return x * 2 }\nreturn x\n}")
+    kernel = ir(
+        "print(f(n, true), f(n, false))", before="fn f(x, const twice: bool) {\nif twice { return x * 2 }\nreturn x\n}"
+    )
     assert not ops(kernel, If)
 
 
@@ -64,7 +68,9 @@ def test_view_arguments_are_read_in_the_function() -> None:
 
 def test_reduce_with_a_function() -> None:
     f = "fn larger(a, b) {\nif a > b { return a }\nreturn b\n}\nfn plus(a, b) { return a + b }"
-    out = run(f, "Y[:, 0 :+ 1] = reduce(X[:, :], 1, larger, -inf)\nY[0 :+ 1, 1 :+ 3] = reduce(X[:, 1 :+ 3], 0, plus, 0)")
+    out = run(
+        f, "Y[:, 0 :+ 1] = reduce(X[:, :], 1, larger, -inf)\nY[0 :+ 1, 1 :+ 3] = reduce(X[:, 1 :+ 3], 0, plus, 0)"
+    )
     np.testing.assert_allclose(out[:, 0], X.max(1))
     np.testing.assert_allclose(out[0, 1:], X[:, 1:].sum(0), atol=1e-6)
     kernel = ir("print(reduce(P[:, :], 0, plus, 0))", before=f)
@@ -83,7 +89,12 @@ BAD = [
     ("argument type", "fn f(x: f32) { return x }", "B[0] = f(§f64(a))", "PH0211"),
     ("argument shape", "fn f(x: tile<f32>[4]) { return x }", "B[0 :+ 8] = f(§B[0 :+ 8])", "PH0221"),
     ("argument tile", "fn f(x: f32) { return x }", "B[0 :+ 8] = f(§B[0 :+ 8])", "PH0221"),
-    ("extents that differ", "fn f(x: tile<f32>[R], y: tile<f32>[R]) { return x }", "print(f(B[0 :+ 8], §B[0 :+ 4]))", "PH0221"),
+    (
+        "extents that differ",
+        "fn f(x: tile<f32>[R], y: tile<f32>[R]) { return x }",
+        "print(f(B[0 :+ 8], §B[0 :+ 4]))",
+        "PH0221",
+    ),
     ("const argument", "fn f(const x: i32) { return x }", "print(f(§n))", "PH0215"),
     ("tensor argument", "fn f(T: tensor<f32>[R]) { print(T[0]) }", "f(§a)", "PH0212"),
     ("tensor rank", "fn f(T: tensor<f32>[R]) { print(T[0]) }", "f(§A)", "PH0212"),
@@ -104,7 +115,7 @@ BAD = [
     ("reduce: tile init", "fn f(x, y) { return x }", "print(reduce(P[:, :], 0, f, §P[:, :]))", "PH0212"),
     ("reduce: axis", "fn f(x, y) { return x }", "print(reduce(P[:, :], §2, f, 0))", "PH0226"),
     ("reduce: arguments", "fn f(x) { return x }", "print(§reduce(P[:, :], 0, f, 0))", "PH0214"),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("functions", "body", "codes"), [c[1:] for c in BAD], ids=[c[0] for c in BAD])
@@ -118,5 +129,7 @@ def test_recursion_names_the_cycle() -> None:
 
 
 def test_exponential_inlining_is_an_error() -> None:
-    functions = "fn f0(x) { return x + 1.0 }\n" + "\n".join(f"fn f{i}(x) {{ return f{i - 1}(x) + f{i - 1}(x * 2.0) }}" for i in range(1, 18))
-    expect(wrap("B[0] = f17(a)", before=functions), "PH0239")
+    functions = "fn g0(x) { return x + 1.0 }\n" + "\n".join(
+        f"fn g{i}(x) {{ return g{i - 1}(x) + g{i - 1}(x * 2.0) }}" for i in range(1, 18)
+    )
+    expect(wrap("B[0] = g17(a)", before=functions), "PH0239")

@@ -89,7 +89,9 @@ def test_names_in_headers(text: str, code: str | None) -> None:
         # Reported at the second of the two, which is the kernel here.
         assert [d.code for d in failures(text.replace("§", ""))] == ["PH0202"]
     else:
-        expect(text, code)
+        expect(
+            text, code, config={"BN": 8} if "@autotune(BN" in text else {}, dtypes={"T": "f32"} if "<T" in text else {}
+        )
 
 
 def test_unknown_kernel() -> None:

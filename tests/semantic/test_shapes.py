@@ -47,8 +47,10 @@ IOTA = [
     ("where(iota(1) < n, x, 0.0)", lambda x: np.where(np.arange(16)[None, :] < 5, x, 0)),
     ("where(iota(0) < n, x, 0.0)", lambda x: np.where(np.arange(8)[:, None] < 5, x, 0)),
     ("where(iota(0) >= iota(1), x, 0.0)", np.tril),
-    ("where(n > iota(1) && iota(0) + 1 > 2, x, -1.0)",
-     lambda x: np.where((np.arange(16)[None, :] < 5) & (np.arange(8)[:, None] > 1), x, -1)),
+    (
+        "where(n > iota(1) && iota(0) + 1 > 2, x, -1.0)",
+        lambda x: np.where((np.arange(16)[None, :] < 5) & (np.arange(8)[:, None] > 1), x, -1),
+    ),
     ("x + f32(iota(1)) * 2.0", lambda x: x + 2 * np.arange(16)),
     ("x + f32(iota(0, 8))", lambda x: x + np.arange(8)[:, None]),
     ("x + f32(iota(1, 16) * 3)", lambda x: x + 3 * np.arange(16)),
@@ -60,7 +62,7 @@ IOTA = [
     ("where(iota(0) < i32(R[:] * 0.0) + 3, x, 0.0)", lambda x: np.where(np.arange(8)[:, None] < 3, x, 0)),
     ("min(iota(1), n)", lambda x: np.broadcast_to(np.minimum(np.arange(16), 5), (8, 16))),
     ("broadcast(f32(iota(1)), 8, 16)", lambda x: np.broadcast_to(np.arange(16), (8, 16))),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("expression", "oracle"), IOTA, ids=[c[0] for c in IOTA])
@@ -82,7 +84,7 @@ def test_iota_with_extent_fits_rank_one() -> None:
 def test_mask_of_an_extent_one_tile_works() -> None:
     # The seed's mask with a tile of one column: nothing else tells the extent.
     text = "@autotune(BC in {1, 4})\n@grid(1)\nkernel k(X: tensor<f32>[8, N]) {\n"
-    text += "for kt in range(0, N, BC) {\nlet s = X[:, kt :+ BC] * 1.0\nX[:, kt :+ BC] = where(iota(1) < 3 - kt, s, -1.0)\n}\n}"
+    text += "for kt in range(0, N, BC) {\nlet s = X[:, kt :+ BC] * 1.0\nX[:, kt :+ BC] = where(iota(1) < 3 - kt, s, -1.0)\n}\n}"  # noqa: E501
     x = np.ones((8, 5), np.float32)
     for width in (1, 4):
         out = execute(text, {"X": x}, config={"BC": width})["X"]

@@ -10,11 +10,22 @@ from phobos.ir.tile import Cast, Compute, Constant, Store
 from phobos.ir.types import DType
 
 JOINS = [
-    ("f16", "f32", "f32"), ("f16", "bf16", "f32"), ("bf16", "f32", "f32"), ("f32", "f64", "f64"),
-    ("f8e4m3", "f16", "f16"), ("f8e4m3", "f8e5m2", "f16"), ("f8e5m2", "bf16", "bf16"),
-    ("i32", "f16", "f16"), ("i64", "f32", "f32"), ("u8", "bf16", "bf16"),
-    ("i8", "i32", "i32"), ("u8", "u32", "u32"), ("u8", "i32", "i32"), ("u32", "i64", "i64"), ("i32", "i64", "i64"),
-]  # fmt: skip
+    ("f16", "f32", "f32"),
+    ("f16", "bf16", "f32"),
+    ("bf16", "f32", "f32"),
+    ("f32", "f64", "f64"),
+    ("f8e4m3", "f16", "f16"),
+    ("f8e4m3", "f8e5m2", "f16"),
+    ("f8e5m2", "bf16", "bf16"),
+    ("i32", "f16", "f16"),
+    ("i64", "f32", "f32"),
+    ("u8", "bf16", "bf16"),
+    ("i8", "i32", "i32"),
+    ("u8", "u32", "u32"),
+    ("u8", "i32", "i32"),
+    ("u32", "i64", "i64"),
+    ("i32", "i64", "i64"),
+]
 
 
 @pytest.mark.parametrize(("a", "b", "joined"), [*JOINS, *((b, a, j) for a, b, j in JOINS)])
@@ -44,10 +55,17 @@ def test_index_with_i64_is_i64() -> None:
 
 
 LITERALS = [
-    ("x + 1", "f16", 1.0), ("x + 1.0", "f16", 1.0), ("x + 0.1", "f16", float(np.float16(0.1))),
-    ("x + 0.1", "f32", float(np.float32(0.1))), ("x + 0.1", "f64", 0.1), ("x + 7", "u8", 7), ("x + 255", "u8", 255),
-    ("x + -inf", "f16", float("-inf")), ("x + 0x10", "i32", 16), ("x + 65504.0", "f16", 65504.0),
-]  # fmt: skip
+    ("x + 1", "f16", 1.0),
+    ("x + 1.0", "f16", 1.0),
+    ("x + 0.1", "f16", float(np.float16(0.1))),
+    ("x + 0.1", "f32", float(np.float32(0.1))),
+    ("x + 0.1", "f64", 0.1),
+    ("x + 7", "u8", 7),
+    ("x + 255", "u8", 255),
+    ("x + -inf", "f16", float("-inf")),
+    ("x + 0x10", "i32", 16),
+    ("x + 65504.0", "f16", 65504.0),
+]
 
 
 @pytest.mark.parametrize(("expression", "dtype", "value"), LITERALS)
@@ -60,9 +78,17 @@ def test_literal_takes_the_type_of_what_it_meets(expression: str, dtype: str, va
 
 @pytest.mark.parametrize(
     ("expression", "dtype"),
-    [("x + -1.0e30", "f16"), ("x + 65520.0", "f16"), ("x + 1e39", "f32"), ("x + 256", "u8"), ("x + -1", "u32"),
-     ("x + 2147483648", "i32"), ("x + 480.0", "f8e4m3"), ("x + inf", "f8e4m3")],
-)  # fmt: skip
+    [
+        ("x + -1.0e30", "f16"),
+        ("x + 65520.0", "f16"),
+        ("x + 1e39", "f32"),
+        ("x + 256", "u8"),
+        ("x + -1", "u32"),
+        ("x + 2147483648", "i32"),
+        ("x + 480.0", "f8e4m3"),
+        ("x + inf", "f8e4m3"),
+    ],
+)
 def test_literal_overflow(expression: str, dtype: str) -> None:
     expect_body(f"print(§{expression})", "PH0213", params=f"x: {dtype}")
 
@@ -109,12 +135,21 @@ def test_type_errors(body: str, codes: str) -> None:
 
 
 GOOD = [
-    "B[0] = h", "B[0] = f64(a)", "H[0, 0] = a", "B[0] = n", "I[0] = i64(n)", "I[0] = ctx.block.x",
-    "let x: f16 = a\nprint(x)", "let x: f32 = n\nprint(x)", "var x: i32 = ctx.block.x\nprint(x)",
-    "print(flag & flag, flag | flag, flag ^ flag, flag == flag, flag != flag)", "print(n & 3, n | 1, n ^ n, ~n)",
-    "print(u >> 2, n << 3, n % 7, a % 2.0)", "print(i32(flag) + n, f32(flag) * a, bool(n))",
+    "B[0] = h",
+    "B[0] = f64(a)",
+    "H[0, 0] = a",
+    "B[0] = n",
+    "I[0] = i64(n)",
+    "I[0] = ctx.block.x",
+    "let x: f16 = a\nprint(x)",
+    "let x: f32 = n\nprint(x)",
+    "var x: i32 = ctx.block.x\nprint(x)",
+    "print(flag & flag, flag | flag, flag ^ flag, flag == flag, flag != flag)",
+    "print(n & 3, n | 1, n ^ n, ~n)",
+    "print(u >> 2, n << 3, n % 7, a % 2.0)",
+    "print(i32(flag) + n, f32(flag) * a, bool(n))",
     "print(-u, abs(n), min(n, 3), max(a, 0), clamp(n, 0, 9), clamp(a, -1, 1))",
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("body", GOOD)
@@ -139,8 +174,10 @@ def test_widening_assignment_is_allowed() -> None:
 
 
 def test_compile_time_arithmetic_follows_the_kernels_rules() -> None:
-    body = "const Q = -7 / 2\nconst R = -7 % 2\nconst S = 1 << 4 | 3\nconst E = 2.0 * 0.5\nconst F = min(3, 4) - max(1, 2)\n"
-    body += "const G = sqrt(16.0)\nI[0] = Q\nI[1] = R\nI[2] = S\nI[3] = i32(E)\nI[4] = F\nI[5] = i32(G)\nI[6] = i32(-2.7)"
+    body = "const Q = -7 / 2\nconst R = -7 % 2\nconst S = 1 << 4 | 3\nconst E = 2.0 * 0.5\nconst F = min(3, 4) - max(1, 2)\n"  # noqa: E501
+    body += (
+        "const G = sqrt(16.0)\nI[0] = Q\nI[1] = R\nI[2] = S\nI[3] = i32(E)\nI[4] = F\nI[5] = i32(G)\nI[6] = i32(-2.7)"
+    )
     text = f"@grid(1)\nkernel k(I: tensor<i32>[7]) {{\n{body}\n}}"
     out = execute(text, {"I": np.zeros(7, np.int32)})["I"]
     assert out.tolist() == [-3, -1, 19, 1, 1, 4, -2]

@@ -14,7 +14,9 @@ def axes(kernel) -> list:
 
 
 def test_axes_of_a_view() -> None:
-    kernel = ir("print(A[n, 3 :+ 4])\nprint(P[2 : 6, :])\nprint(P[: 3, 5 :])\nprint(A[n : n + 4, n * 2 - 1 : n * 2 + 1])")
+    kernel = ir(
+        "print(A[n, 3 :+ 4])\nprint(P[2 : 6, :])\nprint(P[: 3, 5 :])\nprint(A[n : n + 4, n * 2 - 1 : n * 2 + 1])"
+    )
     first, second, third, fourth = axes(kernel)
     assert isinstance(first[0], AtIndex) and isinstance(first[1], AxisRange) and first[1].length == 4
     assert [a.length for a in second] == [4, 16]
@@ -24,12 +26,17 @@ def test_axes_of_a_view() -> None:
 
 def test_only_statically_whole_axes_are_unguarded() -> None:
     kernel = ir("print(P[2 :+ 6, :], P[2 :+ 7, n :+ 1], P[-1 :+ 2, 0 :+ 16], A[0 :+ 1, 0 :+ 1])")
-    assert [[a.guarded for a in view] for view in axes(kernel)] == [[False, False], [True, True], [True, False], [True, True]]
+    assert [[a.guarded for a in view] for view in axes(kernel)] == [
+        [False, False],
+        [True, True],
+        [True, False],
+        [True, True],
+    ]
 
 
 def test_pinned_dims_are_static() -> None:
     kernel = check(
-        "@grid(1)\n@autotune(D in [64])\nkernel k(X: tensor<f32>[N, D], W: tensor<f32>[D * 2]) {\nprint(X[0 :+ 4, :], W[:])\n}"
+        "@grid(1)\n@autotune(D in [64])\nkernel k(X: tensor<f32>[N, D], W: tensor<f32>[D * 2]) {\nprint(X[0 :+ 4, :], W[:])\n}"  # noqa: E501
     )
     assert [load.result.shape for load in ops(kernel, Load)] == [(4, 64), (128,)]
 

@@ -1,7 +1,7 @@
-// The host side of the ph_* helpers: what stands in front of an emitted text when a C++ compiler builds it for the emulator. No
-// #include on purpose: parsing the standard library costs more than compiling a kernel. All state and all heavy work is behind the
-// functions ph_rt_*, compiled once (runtime/). Helpers that can be at fault take `int line = __builtin_LINE()` last, so the #line of
-// the emitted text becomes the line of a report.
+// The host side of the ph_* helpers: what stands in front of an emitted text when a C++ compiler builds it for the
+// emulator. No #include on purpose: parsing the standard library costs more than compiling a kernel. All state and all
+// heavy work is behind the functions ph_rt_*, compiled once (runtime/). Helpers that can be at fault take `int line =
+// __builtin_LINE()` last, so the #line of the emitted text becomes the line of a report.
 #ifndef PH_CHECK
 #define PH_CHECK 1  // 0: ph_shared<T> and ph_global<T> are T*, as on the GPU
 #endif
@@ -66,7 +66,8 @@ void ph_rt_fence_mbar(int line);
 void ph_rt_wg_fence(int line);
 void ph_rt_wg_commit(int line);
 void ph_rt_wg_wait(int pending, int line);
-void ph_rt_wgmma(float* d, const unsigned* a_regs, ph_u64 a_desc, ph_u64 b_desc, int n, int trans_b, int scale_d, int kind, int line);
+void ph_rt_wgmma(float* d, const unsigned* a_regs, ph_u64 a_desc, ph_u64 b_desc, int n, int trans_b, int scale_d,
+                 int kind, int line);
 unsigned short ph_rt_f2h(float);
 float ph_rt_h2f(unsigned short);
 float ph_rt_d2f_rz(double);
@@ -143,7 +144,8 @@ template<class T> struct ph_shared<const T> {
   PH_I ph_sref<const T> operator[](ph_index i) const { return {offset + i.i * (long long)sizeof(T), i.line}; }
   PH_I ph_shared operator+(long long i) const { return {offset + i * (long long)sizeof(T)}; }
 };
-// The layout is that of a pointer argument: address, then tensor. Addresses are integers, so that one outside the tensor is harmless.
+// The layout is that of a pointer argument: address, then tensor. Addresses are integers, so that one outside the
+// tensor is harmless.
 template<class T> struct ph_global {
   T* p;
   ph_tensor* t;
@@ -186,5 +188,8 @@ template<int... I> struct ph_seq {};
 template<int N, int... I> struct ph_make : ph_make<N - 1, N - 1, I...> {};
 template<int... I> struct ph_make<0, I...> { typedef ph_seq<I...> type; };
 template<class... P, int... I> PH_I void ph_call(void (*f)(P...), void** args, ph_seq<I...>) { f(*(P*)args[I]...); }
-template<class... P> PH_I void ph_call(void (*f)(P...), void** args) { ph_call(f, args, typename ph_make<sizeof...(P)>::type()); }
-#define PH_EXPORT(name) extern "C" __attribute__((visibility("default"))) void ph_entry(void** args) { ph_call(&name, args); }
+template<class... P> PH_I void ph_call(void (*f)(P...), void** args) {
+  ph_call(f, args, typename ph_make<sizeof...(P)>::type());
+}
+#define PH_EXPORT(name) \
+  extern "C" __attribute__((visibility("default"))) void ph_entry(void** args) { ph_call(&name, args); }

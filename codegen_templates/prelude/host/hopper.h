@@ -19,4 +19,6 @@ PH_I void ph_wg_fence(PH_LN) { ph_rt_wg_fence(line); }
 PH_I void ph_wg_commit(PH_LN) { ph_rt_wg_commit(line); }
 template<int PENDING> PH_I void ph_wg_wait(PH_LN) { ph_rt_wg_wait(PENDING, line); }
 template<int PENDING, int N> PH_I void ph_wg_wait(float (&)[N], PH_LN) { ph_rt_wg_wait(PENDING, line); }
-template<int PENDING, int N, int M> PH_I void ph_wg_wait(float (&)[N], float (&)[M], PH_LN) { ph_rt_wg_wait(PENDING, line); }
+template<int PENDING, int N, int M> PH_I void ph_wg_wait(float (&)[N], float (&)[M], PH_LN) {
+  ph_rt_wg_wait(PENDING, line);
+}

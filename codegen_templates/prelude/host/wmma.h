@@ -1,10 +1,13 @@
-// Opaque fragments of 16x16x16: register e of a lane is matrix element ph_wmma_pos(operand, lane, e), a permutation that is not the
-// GPU's on purpose and differs between a, b and c and between memory layouts, so that a text which mixes them up gives wrong numbers.
+// Opaque fragments of 16x16x16: register e of a lane is matrix element ph_wmma_pos(operand, lane, e), a permutation
+// that is not the GPU's on purpose and differs between a, b and c and between memory layouts, so that a text which
+// mixes them up gives wrong numbers.
 template<class T, bool COL> struct ph_wmma_a { unsigned x[8]; };
 template<class T, bool COL> struct ph_wmma_b { unsigned x[8]; };
 struct ph_wmma_c { float x[8]; };
 enum { PH_WMMA_A, PH_WMMA_A_COL, PH_WMMA_B, PH_WMMA_B_COL, PH_WMMA_C };
-PH_I int ph_wmma_pos(int operand, int lane, int e) { return ((lane * 8 + e) * (37 + 2 * operand) + 11 * operand + 5) & 255; }
+PH_I int ph_wmma_pos(int operand, int lane, int e) {
+  return ((lane * 8 + e) * (37 + 2 * operand) + 11 * operand + 5) & 255;
+}
 #define PH_WMMA_LOAD(operand, COL, kind) \
   template<class T, class P> PH_I void ph_wmma_load_##operand(ph_wmma_##operand<T, COL>& f, P p, int ld, PH_LN) { \
     for (int e = 0; e < 8; e++) { \

@@ -20,6 +20,21 @@ from phobos.passes.facts import ScalarFacts
 from phobos.passes.placement import Placement
 from phobos.source import Span
 
+@dataclass(frozen=True)
+class Place:
+    """How a product wants an operand in shared memory."""
+
+    layout: SharedLayout
+    dtype: DType
+    rounding: str
+
+
+def operand_places(op: Dot, plan: ContractionPlan, v: Value) -> list[Place]:
+    """Where `op` reads `v` from shared memory (twice, if it multiplies a tile by itself)."""
+    sides = ((op.a, plan.a_layout, plan.a_dtype), (op.b, plan.b_layout, plan.b_dtype))
+    return [Place(layout, dtype, plan.rounding) for operand, layout, dtype in sides if operand is v]
+
+
 @dataclass(eq=False)
 class Scope:
     """One block of the tile IR being lowered."""
@@ -43,7 +58,7 @@ class Lowering:
         self.scopes: list[Scope] = []
         self.fragments: dict[Value, Fragment] = {}
         self.scalars: dict[Value, Expr] = {}
-        self.operands: dict[tuple[Value, SharedLayout], Buffer] = {}
+        self.operands: dict[tuple[Value, Place], Buffer] = {}
         self.decisions: list[Decision] = []
         self._names: dict[str, int] = {}
         for name in (*kernel.order, *(d.name for d in kernel.dims)):
@@ -68,6 +83,9 @@ class Lowering:
                 self._names[base] = count
                 self._names[candidate] = 0
                 return candidate
+
+    def used_names(self) -> frozenset[str]:
+        return frozenset(self._names)
 
     def emit(self, statement: Stmt) -> None:
         self.out.append(statement)
@@ -114,6 +132,19 @@ class Lowering:
 
     def new_buffer(self, hint: str, dtype: DType, layout: SharedLayout) -> Buffer:
         return Buffer(self.name(hint), dtype, layout)
+
+    def operand_buffer(self, v: Value, place: Place) -> Buffer:
+        """A new buffer for an operand, remembered for the products that read it."""
+        buffer = Buffer(self.name(f"{v.name}_s"), place.dtype, place.layout, place.rounding)
+        self.operands[v, place] = buffer
+        return buffer
+
+    def stays_in_registers(self, op: Dot, v: Value) -> bool:
+        """Is `v` the left operand of `op`, and already in the registers in which the instruction wants it?"""
+        wanted = self.plans[op].a_fragment
+        if v is not op.a or v is op.b or wanted is None or v in self.placement.inlined or v in self.placement.staged:
+            return False
+        return self.layouts.get(v) == wanted
 
     def layout(self, v: Value) -> RegisterLayout:
         return self.layouts[v]

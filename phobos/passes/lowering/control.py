@@ -41,13 +41,22 @@ class Loop:
     places: tuple[Place, ...]
 
 
-def _read_inside(op: Op) -> set[Value]:
-    return {v for block in op.blocks() for inner in walk(block) for v in inner.operands()}
+def _read_inside(ctx: Lowering, op: Op) -> set[Value]:
+    """What the op's blocks read, through inlined values too."""
+    found: set[Value] = set()
+    todo = [v for block in op.blocks() for inner in walk(block) for v in inner.operands()]
+    while todo:
+        v = todo.pop()
+        if v not in found:
+            found.add(v)
+            if v in ctx.placement.inlined:
+                todo.extend(ctx.placement.defs[v].operands())
+    return found
 
 
 def _place_inits(ctx: Lowering, op: For | While, params: tuple[Value, ...]) -> tuple[Place, ...]:
     """A variable for every carried value, holding its initial value; in place of the initial value where that dies."""
-    inside = _read_inside(op)
+    inside = _read_inside(ctx, op)
     taken: set[Fragment] = set()
     places: list[Place] = []
     for param, init in zip(params, op.inits):
@@ -166,6 +175,7 @@ def while_op(ctx: Lowering, op: While, lower: LowerBlock, loops: list[Loop]) -> 
     with ctx.collect() as head:
         ctx.enter(op.condition)
         _bind(ctx, op.condition.params, places)
+        ctx.scope.local.clear()  # the body reads the carried values after the condition has
         *_, end = op.condition.ops
         assert isinstance(end, Yield)
         lower(ctx, Block(params=op.condition.params, ops=op.condition.ops[:-1]))

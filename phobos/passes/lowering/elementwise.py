@@ -7,6 +7,7 @@ import numpy as np
 from phobos.ir.abi import Decision
 from phobos.ir.scheduled import (
     Apply,
+    Buffer,
     BufferRef,
     Contract,
     Convert,
@@ -24,7 +25,7 @@ from phobos.ir.tile import Broadcast, Cast, Compute, Constant, Dot, GridSize, Io
 from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout
 from phobos.layout.shared import SharedLayout
-from phobos.passes.lowering.context import Lowering, integer
+from phobos.passes.lowering.context import Lowering, Place, integer, operand_places
 from phobos.source import Span
 
 _FAST = frozenset({"exp", "exp2", "log", "log2", "sin", "cos", "tanh", "sigmoid", "div", "rsqrt", "sqrt", "pow", "erf", "gelu"})
@@ -131,13 +132,13 @@ def positions(rank: int) -> tuple[Expr, ...]:
     return tuple(Position(DType.INDEX, a) for a in range(rank))
 
 
-def write_buffer(ctx: Lowering, buffer: "object", source: Fragment, span: Span) -> None:
-    ctx.emit(WriteShared(span=span, buffer=buffer, source=source, at=positions(source.layout.rank)))  # type: ignore[arg-type]
+def write_buffer(ctx: Lowering, buffer: Buffer, source: Fragment, span: Span) -> None:
+    ctx.emit(WriteShared(span=span, buffer=buffer, source=source, at=positions(source.layout.rank)))
 
 
-def read_buffer(ctx: Lowering, target: Fragment, buffer: "object", span: Span) -> None:
+def read_buffer(ctx: Lowering, target: Fragment, buffer: Buffer, span: Span) -> None:
     at = positions(target.layout.rank)
-    value = BufferRef(target.dtype, buffer, at, tile_guard(target.layout))  # type: ignore[arg-type]
+    value = BufferRef(target.dtype, buffer, at, tile_guard(target.layout))
     ctx.emit(Map(span=span, target=target, value=value))
 
 
@@ -242,9 +243,10 @@ def accumulate(ctx: Lowering, op: Compute) -> None:
     plan = ctx.plans[dot]
     value = tile_expr(ctx, other, plan.c_layout, op.span)
     target: Fragment | None = None
+    multiplied = {x for operand in (dot.a, dot.b) for x in leaves(ctx, operand)}  # may be read after `value` is set
     for leaf in leaves(ctx, other):
         candidate = ctx.fragments.get(leaf)
-        if candidate is None or not ctx.dies_here(leaf):
+        if candidate is None or leaf in multiplied or not ctx.dies_here(leaf):
             continue
         if candidate.layout == plan.c_layout and candidate.dtype is product.dtype:
             target = candidate
@@ -263,14 +265,18 @@ def accumulate(ctx: Lowering, op: Compute) -> None:
 
 def _contract(ctx: Lowering, op: Dot, target: Fragment) -> None:
     plan = ctx.plans[op]
-    a = operand_buffer(ctx, op.a, plan.a_layout, op.span)
-    b = operand_buffer(ctx, op.b, plan.b_layout, op.span)
+    a: Buffer | Fragment
+    if ctx.stays_in_registers(op, op.a) and ctx.fragments[op.a].layout == plan.a_fragment:
+        a = ctx.fragments[op.a]
+    else:
+        a = _operand(ctx, op.a, Place(plan.a_layout, plan.a_dtype, plan.rounding), op.span)
+    b = _operand(ctx, op.b, Place(plan.b_layout, plan.b_dtype, plan.rounding), op.span)
     ctx.emit(Contract(span=op.span, plan=plan, accumulator=target, a=a, b=b))
 
 
-def operand_buffer(ctx: Lowering, v: Value, layout: SharedLayout, span: Span):  # type: ignore[no-untyped-def]
-    """The shared tile that holds `v`: where it was staged, or where it is put now from registers."""
-    known = ctx.operands.get((v, layout))
+def _operand(ctx: Lowering, v: Value, place: Place, span: Span) -> Buffer:
+    """The shared tile that holds `v`: where it was staged or published, or where it is put now from registers."""
+    known = ctx.operands.get((v, place))
     if known is not None:
         return known
     source = ctx.fragments.get(v)
@@ -278,7 +284,8 @@ def operand_buffer(ctx: Lowering, v: Value, layout: SharedLayout, span: Span):  
         own = ctx.layout(v)
         source = ctx.new_fragment(v.name, v.dtype, own)
         ctx.emit(Map(span=span, target=source, value=tile_expr(ctx, v, own, span)))
-    buffer = ctx.new_buffer(f"{v.name}_s", v.dtype, layout)
+    buffer = ctx.operand_buffer(v, place)
+    del ctx.operands[v, place]  # written here, perhaps under a condition: nobody else may rely on it
     write_buffer(ctx, buffer, source, span)
     return buffer
 
@@ -289,12 +296,8 @@ def publish_operands(ctx: Lowering, v: Value, span: Span) -> None:
     if v in ctx.placement.inlined or v in ctx.placement.staged or v not in ctx.fragments:
         return
     for reader in dict.fromkeys(ctx.placement.readers.get(v, [])):
-        if isinstance(reader, Dot):
-            plan = ctx.plans[reader]
-            for operand, layout in ((reader.a, plan.a_layout), (reader.b, plan.b_layout)):
-                if operand is v and (v, layout) not in ctx.operands:
-                    buffer = ctx.new_buffer(f"{v.name}_s", v.dtype, layout)
-                    write_buffer(ctx, buffer, ctx.fragments[v], span)
-                    ctx.operands[v, layout] = buffer
-
-
+        if not isinstance(reader, Dot) or ctx.stays_in_registers(reader, v):
+            continue
+        for place in operand_places(reader, ctx.plans[reader], v):
+            if (v, place) not in ctx.operands:
+                write_buffer(ctx, ctx.operand_buffer(v, place), ctx.fragments[v], span)

@@ -58,7 +58,7 @@ from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout, blocked
 from phobos.layout.shared import SharedLayout
 from phobos.passes.assign_layouts import unit_axes_only, unit_reshape
-from phobos.passes.lowering.context import Lowering, integer
+from phobos.passes.lowering.context import Lowering, integer, operand_places
 from phobos.passes.lowering.elementwise import (
     convert,
     exchange_layout,
@@ -144,18 +144,16 @@ def load(ctx: Lowering, op: Load) -> None:
 def _stage(ctx: Lowering, op: Load) -> None:
     """Global to shared memory, once for each shared layout that a product reads it in."""
     v = op.result
+    vector = 1 if ctx.kernel.options.vectorize == "off" else ctx.facts.vector(op.view)
     for reader in dict.fromkeys(ctx.placement.readers[v]):
         assert isinstance(reader, Dot)
-        plan = ctx.plans[reader]
-        for operand, shared in ((reader.a, plan.a_layout), (reader.b, plan.b_layout)):
-            if operand is not v or (v, shared) in ctx.operands:
+        for place in operand_places(reader, ctx.plans[reader], v):
+            if (v, place) in ctx.operands:
                 continue
-            vector = 1 if ctx.kernel.options.vectorize == "off" else ctx.facts.vector(op.view)
             layout = blocked(v.shape, ctx.threads // 32, vector)
-            buffer = ctx.new_buffer(f"{v.name}_s", v.dtype, shared)
+            buffer = ctx.operand_buffer(v, place)
             view = global_view(ctx, op.view, layout)
             ctx.emit(GlobalToShared(span=op.span, buffer=buffer, view=view, layout=layout, fill=op.fill))
-            ctx.operands[v, shared] = buffer
 
 
 def store(ctx: Lowering, op: Store) -> None:

@@ -1,4 +1,5 @@
-// Barriers and the meeting of a warp: every lane deposits its operands, the last one does the work for all 32 and goes on.
+// Barriers and the meeting of a warp: every lane deposits its operands, the last one does the work for all 32 and goes
+// on.
 #pragma once
 extern "C" {
 int ph_rt_tid() { return tl->cur; }
@@ -26,11 +27,13 @@ extern "C" void ph_rt_bar(int id, int count, int wait, int line) {
     memset(b.waiting, 0, sizeof b.waiting);
     std::fill(b.vc.begin(), b.vc.end(), 0);
   } else if (b.count != count)
-    report("barrier", line, b.line, "bar %d with count %d, but line %d waits at it with count %d", id, count, b.line, b.count);
+    report("barrier", line, b.line, "bar %d with count %d, but line %d waits at it with count %d", id, count, b.line,
+           b.count);
   else if (whole && b.line != line)
-    report("divergent-barrier", line, b.line, "the block-wide barrier of line %d is reached while other threads wait at the one of line %d",
-           line, b.line);
-  if (whole && c.alive < c.T) report("divergent-barrier", line, 0, "block-wide barrier after %d threads have exited", c.T - c.alive);
+    report("divergent-barrier", line, b.line,
+           "the block-wide barrier of line %d is reached while other threads wait at the one of line %d", line, b.line);
+  if (whole && c.alive < c.T)
+    report("divergent-barrier", line, 0, "block-wide barrier after %d threads have exited", c.T - c.alive);
   if (c.check) {
     join(b.vc.data(), c.vc(me), c.VCN);
     if (t.clk > b.maxclk) b.maxclk = t.clk;
@@ -76,10 +79,11 @@ static bool meet(Cta& c, int op, int imm, int line) {
     p.imm = imm;
     p.line = line;
   } else if (p.op != op || p.imm != imm || p.line != line)
-    report("divergent-warp", line, p.line, "%s at line %d while other lanes of the warp are at %s of line %d", op_name(op), line,
-           op_name(p.op), p.line);
+    report("divergent-warp", line, p.line, "%s at line %d while other lanes of the warp are at %s of line %d",
+           op_name(op), line, op_name(p.op), p.line);
   if (p.alive != ~0u)
-    report("divergent-warp", line, 0, "%s with %d lanes of the warp exited", op_name(op), 32 - __builtin_popcount(p.alive));
+    report("divergent-warp", line, 0, "%s with %d lanes of the warp exited", op_name(op),
+           32 - __builtin_popcount(p.alive));
   p.arrived |= 1u << (c.cur & 31);
   if (p.arrived != p.alive) {
     block(c, op_name(op), w, line);

@@ -1,4 +1,5 @@
-// Asynchronous copies land as late as they may: cp.async in the wait_group of its thread, a TMA load only when nobody can run.
+// Asynchronous copies land as late as they may: cp.async in the wait_group of its thread, a TMA load only when nobody
+// can run.
 #pragma once
 extern "C" void ph_rt_cp_async(unsigned dst, const void* src, ph_tensor* t, unsigned bytes, int ok, int line) {
   Cta& c = *tl;
@@ -71,7 +72,8 @@ static void mbar_try_complete(Cta& c, int i) {
   m.pending = m.count;
   join(m.done.data(), m.cur.data(), c.VCN);
   for (int x = 0; x < c.T; x++)
-    if (c.th[x].wait && !strcmp(c.th[x].wait, "mbarrier") && c.th[x].wait_id == i) c.wp[x >> 5].runnable |= 1u << (x & 31);
+    if (c.th[x].wait && !strcmp(c.th[x].wait, "mbarrier") && c.th[x].wait_id == i)
+      c.wp[x >> 5].runnable |= 1u << (x & 31);
 }
 extern "C" void ph_rt_mbar_arrive(unsigned offset, unsigned tx, int count, int line) {
   Cta& c = *tl;
@@ -80,8 +82,8 @@ extern "C" void ph_rt_mbar_arrive(unsigned offset, unsigned tx, int count, int l
   Mbar& m = c.mb[i];
   Thread& t = c.th[c.cur];
   if (m.pending < count) {
-    report("mbarrier", line, 0, "more arrivals than the %d that the mbarrier at shared byte %u expects in phase %u", m.count, offset,
-           m.phase);
+    report("mbarrier", line, 0, "more arrivals than the %d that the mbarrier at shared byte %u expects in phase %u",
+           m.count, offset, m.phase);
     return;
   }
   if (c.check) {
@@ -92,7 +94,8 @@ extern "C" void ph_rt_mbar_arrive(unsigned offset, unsigned tx, int count, int l
   m.pending -= count;
   mbar_try_complete(c, i);
 }
-// A wait for a parity passes if the current phase has the other one. A try_wait that is retried is the same thing, so it blocks too.
+// A wait for a parity passes if the current phase has the other one. A try_wait that is retried is the same thing, so
+// it blocks too.
 extern "C" int ph_rt_mbar_wait(unsigned offset, int parity, int line) {
   Cta& c = *tl;
   const int i = mbar_of(c, offset, line, "mbarrier.try_wait");
@@ -128,8 +131,8 @@ extern "C" void ph_rt_tma_load(unsigned dst, const ph_tmap* map, int c0, int c1,
     return;
   }
   if (!c.mb[i].fenced)
-    report("proxy-fence", line, c.mb[i].line, "TMA load on the mbarrier initialised at line %d without ph_fence_mbar_init after it",
-           c.mb[i].line);
+    report("proxy-fence", line, c.mb[i].line,
+           "TMA load on the mbarrier initialised at line %d without ph_fence_mbar_init after it", c.mb[i].line);
   const u32 clk = ++c.async_clk;
   if (clk > c.top) c.top = clk;
   if (c.check) shadow_write(c, dst, bytes, line, cell(c.mslot(i), clk, line) | INFLIGHT, "TMA load to");

@@ -1,4 +1,5 @@
-// Fibers: a switch of 12 to 17 ns by hand on x86-64 (ucontext makes two system calls: 260 ns and more), ucontext elsewhere.
+// Fibers: a switch of 12 to 17 ns by hand on x86-64 (ucontext makes two system calls: 260 ns and more), ucontext
+// elsewhere.
 #pragma once
 #include <cstddef>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Checked accesses to global memory. Regions that some argument writes have a shadow: per granule the last writer and its block, and the
-// readers: one, or a list where several are not ordered among themselves.
+// Checked accesses to global memory. Regions that some argument writes have a shadow: per granule the last writer and
+// its block, and the readers: one, or a list where several are not ordered among themselves.
 #pragma once
 struct Shadow {
   u32 *wblock, *rblock;
@@ -23,8 +23,8 @@ static bool in_global(Cta& c, ph_tensor* t, const void* p, u32 size, u32 align, 
   at_line(c, line);
   const long long offset = (const char*)p - t->base;
   if (offset < 0 || (u64)offset + size > t->bytes) {
-    report("out-of-bounds", line, 0, "%s of %s bytes [%lld,%lld) (element %lld), the tensor has %llu bytes", what, t->name, offset,
-           offset + size, offset / t->item - (offset % t->item < 0), (unsigned long long)t->bytes);
+    report("out-of-bounds", line, 0, "%s of %s bytes [%lld,%lld) (element %lld), the tensor has %llu bytes", what,
+           t->name, offset, offset + size, offset / t->item - (offset % t->item < 0), (unsigned long long)t->bytes);
     return false;
   }
   if ((uintptr_t)p & (align - 1)) {
@@ -35,16 +35,16 @@ static bool in_global(Cta& c, ph_tensor* t, const void* p, u32 size, u32 align, 
   if (t->member)
     for (long long e = offset / t->item; e <= (offset + size - 1) / t->item; e++)
       if (!t->member[e]) {
-        report("out-of-bounds", line, 0, "%s of %s at byte %lld, which is between the elements of the strided tensor", what, t->name,
-               e * t->item);
+        report("out-of-bounds", line, 0, "%s of %s at byte %lld, which is between the elements of the strided tensor",
+               what, t->name, e * t->item);
         return false;
       }
   return true;
 }
 static void race_report(Cta& c, const char* what, ph_tensor* t, u64 e, const char* done, u32 block, u64 w, int line) {
   if (block != c.serial)
-    report("race", line, line_of(w), "%s of %s element %llu, %s by another block (block %u thread %d at line %d)", what, t->name,
-           (unsigned long long)e, done, block - 1, (int)(w & TID), line_of(w));
+    report("race", line, line_of(w), "%s of %s element %llu, %s by another block (block %u thread %d at line %d)", what,
+           t->name, (unsigned long long)e, done, block - 1, (int)(w & TID), line_of(w));
   else
     report("race", line, line_of(w), "%s of %s element %llu %s by %s with no synchronisation between", what, t->name,
            (unsigned long long)e, done, who(c, w).c_str());
@@ -57,16 +57,21 @@ static void global_access(Cta& c, ph_tensor* t, const void* p, u32 size, int lin
   const int me = c.cur;
   const u32* vc = c.vc(me);
   const u64 mine = cell(me, c.th[me].clk, line) | flag;
-  const auto unordered = [&](u32 block, u64 w) { return block != c.serial || ((int)(w & TID) != me && vc[w & TID] < clk_of(w)); };
-  const u64 g0 = ((const char*)p - region.base) / region.granule, g1 = ((const char*)p - region.base + size - 1) / region.granule;
+  const auto unordered = [&](u32 block, u64 w) {
+    return block != c.serial || ((int)(w & TID) != me && vc[w & TID] < clk_of(w));
+  };
+  const u64 g0 = ((const char*)p - region.base) / region.granule,
+            g1 = ((const char*)p - region.base + size - 1) / region.granule;
   for (u64 g = g0; g <= g1; g++) {
     const u64 e = (region.base + g * region.granule - t->base) / t->item;
     const u32 writer = __atomic_load_n(&s->wblock[g], __ATOMIC_ACQUIRE);
     const u64 w = s->wcell[g];
     if (!writer) {
       if ((!write || flag) && !region.init)
-        report("uninitialized", line, 0, "%s of %s element %llu that nobody has written", what, t->name, (unsigned long long)e);
-    } else if (!(w & flag & ATOMIC) && unordered(writer, w)) race_report(c, what, t, e, write ? "also written" : "written", writer, w, line);
+        report("uninitialized", line, 0, "%s of %s element %llu that nobody has written", what, t->name,
+               (unsigned long long)e);
+    } else if (!(w & flag & ATOMIC) && unordered(writer, w))
+      race_report(c, what, t, e, write ? "also written" : "written", writer, w, line);
     const u32 reader = s->rblock[g];
     if (write) {
       if (reader == MANY) {
@@ -77,7 +82,8 @@ static void global_access(Cta& c, ph_tensor* t, const void* p, u32 size, int lin
             break;
           }
         s->readers.erase(g);
-      } else if (reader && unordered(reader, s->rcell[g])) race_report(c, what, t, e, "read", reader, s->rcell[g], line);
+      } else if (reader && unordered(reader, s->rcell[g]))
+        race_report(c, what, t, e, "read", reader, s->rcell[g], line);
       s->rblock[g] = 0;
       s->wcell[g] = mine;  // before the block: another worker that sees the block sees this cell
       __atomic_store_n(&s->wblock[g], c.serial, __ATOMIC_RELEASE);
@@ -88,7 +94,8 @@ static void global_access(Cta& c, ph_tensor* t, const void* p, u32 size, int lin
       std::lock_guard<std::mutex> guard(s->mutex);
       auto& list = s->readers[g];
       if (reader != MANY) list.assign(1, {reader, s->rcell[g]});
-      // Kept: the readers of this block that do not come before this one, and one of another block (it races with any later write).
+      // Kept: the readers of this block that do not come before this one, and one of another block (it races with any
+      // later write).
       bool other_block = false;
       size_t n = 0;
       for (auto& r : list) {

@@ -1,5 +1,5 @@
-// What the runtime shares with Python (phobos/emulator/launch.py holds the same structures): all in one shared mapping, so that the
-// parent reads reports, progress and counts of a child that was killed.
+// What the runtime shares with Python (phobos/emulator/launch.py holds the same structures): all in one shared mapping,
+// so that the parent reads reports, progress and counts of a child that was killed.
 #pragma once
 #include <cstdint>
 typedef uint32_t u32;

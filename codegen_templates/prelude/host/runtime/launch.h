@@ -1,4 +1,5 @@
-// Running a grid: workers take blocks from a counter; the whole launch is a forked child, so a crash or an endless loop ends there.
+// Running a grid: workers take blocks from a counter; the whole launch is a forked child, so a crash or an endless loop
+// ends there.
 #pragma once
 #include <csignal>
 #include <sys/mman.h>
@@ -9,14 +10,16 @@ static void fiber_main() {
   Warp& p = c.wp[c.cur >> 5];
   Thread& t = c.th[c.cur];
   const u32 bit = 1u << (c.cur & 31);
-  if (!t.cp.empty()) report("in-flight", t.cp[0].line, 0, "the thread exits with %zu cp.async not waited for", t.cp.size());
+  if (!t.cp.empty())
+    report("in-flight", t.cp[0].line, 0, "the thread exits with %zu cp.async not waited for", t.cp.size());
   p.alive &= ~bit;
   p.runnable &= ~bit;
   c.alive--;
   t.wait = nullptr;
   if (c.bar[0].arrived && c.bar[0].whole)
-    report("divergent-barrier", c.bar[0].line, 0, "the thread exits while %d others wait at the block-wide barrier of line %d",
-           c.bar[0].arrived, c.bar[0].line);
+    report("divergent-barrier", c.bar[0].line, 0,
+           "the thread exits while %d others wait at the block-wide barrier of line %d", c.bar[0].arrived,
+           c.bar[0].line);
   if (p.arrived && p.arrived == p.alive) {
     report("divergent-warp", p.line, 0, "a lane exits while others wait at %s of line %d", op_name(p.op), p.line);
     p.arrived = 0;
@@ -63,7 +66,8 @@ static void run_block(Cta& c, int x, int y, int z, u32 serial) {
   context_switch(c.main, c.th[c.cur].ctx);
   if (!c.abort && !c.tma.empty()) report("in-flight", c.tma[0].line, 0, "the block ends with a TMA load in flight");
 }
-// A fault in the guard page of a fiber's stack is a stack overflow; the parent reads the mark after this process is gone.
+// A fault in the guard page of a fiber's stack is a stack overflow; the parent reads the mark after this process is
+// gone.
 static void on_fault(int number, siginfo_t* info, void*) {
   if (tl) {
     const long offset = (char*)info->si_addr - tl->stacks;
@@ -153,7 +157,8 @@ static void run_child(ph_job* job) {
     for (int i = 0; i < job->n_tensors; i++) job->tensors[i].unwritten = count_unwritten(*job, job->tensors[i]);
   job->finished = 1;
 }
-// Starts the launch in a child process and returns its id, or -1. `job` and all it points to lie in memory that both share.
+// Starts the launch in a child process and returns its id, or -1. `job` and all it points to lie in memory that both
+// share.
 extern "C" int ph_start(ph_job* job) {
   const int pid = fork();
   if (pid) return pid;

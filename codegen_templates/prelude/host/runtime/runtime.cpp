@@ -1,4 +1,5 @@
-// The emulator's runtime: everything behind the functions ph_rt_* of the host prelude. One translation unit, compiled once per machine.
+// The emulator's runtime: everything behind the functions ph_rt_* of the host prelude. One translation unit, compiled
+// once per machine.
 #include "interface.h"
 #include "../core.h"
 #include "../vector.h"

@@ -1,4 +1,5 @@
-// Handlers of -fsanitize=bounds,shift,signed-integer-overflow,integer-divide-by-zero without libubsan: register arrays, index arithmetic.
+// Handlers of -fsanitize=bounds,shift,signed-integer-overflow,integer-divide-by-zero without libubsan: register arrays,
+// index arithmetic.
 #pragma once
 struct UbLocation {
   const char* file;
@@ -18,7 +19,8 @@ static long long ub_value(const UbType* type, u64 v) {
   return type->info & 1 ? (long long)(v << (64 - bits)) >> (64 - bits) : (long long)(v & ((1ull << bits) - 1));
 }
 static void ub_report(UbData* d, const char* op, u64 a, u64 b) {
-  report("integer-overflow", d->at.line, 0, "%lld %s %lld does not fit %s", ub_value(d->type, a), op, ub_value(d->type, b), d->type->name);
+  report("integer-overflow", d->at.line, 0, "%lld %s %lld does not fit %s", ub_value(d->type, a), op,
+         ub_value(d->type, b), d->type->name);
 }
 extern "C" {
 void __ubsan_handle_out_of_bounds(UbLocation* at, u64 i) {

@@ -1,4 +1,5 @@
-// Who runs next: the same warp first, then the next warp; `sched` & 1 turns both orders round. TMA loads land when nobody can run.
+// Who runs next: the same warp first, then the next warp; `sched` & 1 turns both orders round. TMA loads land when
+// nobody can run.
 #pragma once
 static bool land_tma(Cta& c);
 static void deadlock(Cta& c);
@@ -58,13 +59,17 @@ static void deadlock(Cta& c) {
   for (int t = 0; t < c.T && groups < 5; groups++) {
     int end = t;
     const Thread& x = c.th[t];
-    while (end < c.T && c.th[end].wait == x.wait && (!x.wait || (c.th[end].wait_id == x.wait_id && c.th[end].line == x.line))) end++;
+    while (end < c.T && c.th[end].wait == x.wait &&
+           (!x.wait || (c.th[end].wait_id == x.wait_id && c.th[end].line == x.line)))
+      end++;
     char b[200];
     if (!x.wait) snprintf(b, sizeof b, "threads %d-%d have exited; ", t, end - 1);
     else if (!strcmp(x.wait, "mbarrier")) {
       const Mbar& m = c.mb[x.wait_id];
-      snprintf(b, sizeof b, "threads %d-%d wait for the mbarrier at shared byte %u (phase %u, %d of %d arrivals missing, %ld bytes "
-               "outstanding) at line %d; ", t, end - 1, m.offset, m.phase, m.pending, m.count, m.tx, x.line);
+      snprintf(b, sizeof b,
+               "threads %d-%d wait for the mbarrier at shared byte %u (phase %u, %d of %d arrivals missing, %ld bytes "
+               "outstanding) at line %d; ",
+               t, end - 1, m.offset, m.phase, m.pending, m.count, m.tx, x.line);
     } else snprintf(b, sizeof b, "threads %d-%d wait at %s %d at line %d; ", t, end - 1, x.wait, x.wait_id, x.line);
     text += b;
     if (x.wait && !line) line = x.line;

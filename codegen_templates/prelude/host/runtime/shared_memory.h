@@ -1,6 +1,7 @@
 // Checked accesses to shared memory: bounds, alignment, uninitialised bytes, copies in flight, races.
 #pragma once
-// Is this range written, landed, and ordered before thread t? The first fault calls fail(cell, reason, first, last granule).
+// Is this range written, landed, and ordered before thread t? The first fault calls fail(cell, reason, first, last
+// granule).
 template<class F> static inline void check_written(Cta& c, int t, const u32* vc, u32 g0, u32 g1, F fail) {
   u64 last = ~0ull;
   for (u32 g = g0; g <= g1; g++) {
@@ -21,13 +22,15 @@ template<class F> static inline void check_written(Cta& c, int t, const u32* vc,
 }
 static void fail_read(Cta& c, const char* what, int line, u64 w, const char* why, u32 g, u32 end) {
   const u32 b0 = g << c.shift, b1 = (end + 1) << c.shift;
-  if (*why == 'u') report("uninitialized", line, 0, "%s of shared bytes [%u,%u) that nobody has written in this block", what, b0, b1);
+  if (*why == 'u')
+    report("uninitialized", line, 0, "%s of shared bytes [%u,%u) that nobody has written in this block", what, b0, b1);
   else if (*why == 'i')
-    report("in-flight", line, line_of(w), "%s of shared bytes [%u,%u) while the copy by %s is in flight (missing or too weak wait)%s",
-           what, b0, b1, who(c, w).c_str(), note(c, w).c_str());
-  else
-    report("race", line, line_of(w), "%s of shared bytes [%u,%u) written by %s with no synchronisation between%s", what, b0, b1,
+    report("in-flight", line, line_of(w),
+           "%s of shared bytes [%u,%u) while the copy by %s is in flight (missing or too weak wait)%s", what, b0, b1,
            who(c, w).c_str(), note(c, w).c_str());
+  else
+    report("race", line, line_of(w), "%s of shared bytes [%u,%u) written by %s with no synchronisation between%s", what,
+           b0, b1, who(c, w).c_str(), note(c, w).c_str());
 }
 static inline void mark_read(Cta& c, int warp, u32 tid, u32 clk, u32 g0, u32 g1, int line) {
   const u64 me = cell(tid, clk, line);
@@ -42,7 +45,8 @@ static inline void mark_read(Cta& c, int warp, u32 tid, u32 clk, u32 g0, u32 g1,
 static void shadow_read(Cta& c, u32 offset, u32 size, int line, const char* what = "read") {
   const int t = c.cur;
   const u32 g0 = offset >> c.shift, g1 = (offset + size - 1) >> c.shift;
-  check_written(c, t, c.vc(t), g0, g1, [&](u64 w, const char* why, u32 g, u32 end) { fail_read(c, what, line, w, why, g, end); });
+  check_written(c, t, c.vc(t), g0, g1,
+                [&](u64 w, const char* why, u32 g, u32 end) { fail_read(c, what, line, w, why, g, end); });
   mark_read(c, t >> 5, t, c.th[t].clk, g0, g1, line);
 }
 // May the running thread overwrite these bytes now? Then they are stamped with `stamp`.
@@ -59,14 +63,15 @@ static void shadow_write(Cta& c, u32 offset, u32 size, int line, u64 stamp, cons
     if (clk_of(w) <= c.base || (w & stamp & ATOMIC)) continue;
     if (w & INFLIGHT) {
       bad = true;
-      report("in-flight", line, line_of(w), "%s of shared bytes [%u,%u) while the copy by %s is in flight%s", what, g << c.shift,
-             (g1 + 1) << c.shift, who(c, w).c_str(), note(c, w).c_str());
+      report("in-flight", line, line_of(w), "%s of shared bytes [%u,%u) while the copy by %s is in flight%s", what,
+             g << c.shift, (g1 + 1) << c.shift, who(c, w).c_str(), note(c, w).c_str());
     } else if ((int)(w & TID) != t && vc[w & TID] < clk_of(w)) {
       bad = true;
       u32 end = g;
       while (end < g1 && c.wc[end + 1] == w) end++;
-      report("race", line, line_of(w), "%s of shared bytes [%u,%u) also written by %s with no synchronisation between%s", what,
-             g << c.shift, (end + 1) << c.shift, who(c, w).c_str(), note(c, w).c_str());
+      report("race", line, line_of(w),
+             "%s of shared bytes [%u,%u) also written by %s with no synchronisation between%s", what, g << c.shift,
+             (end + 1) << c.shift, who(c, w).c_str(), note(c, w).c_str());
     }
   }
   for (int warp = 0; warp < c.W && !bad; warp++) {
@@ -86,8 +91,9 @@ static void shadow_write(Cta& c, u32 offset, u32 size, int line, u64 stamp, cons
         bad = true;
         u32 end = g;
         while (end < g1 && readers[end + 1] == r) end++;
-        report("race", line, line_of(r), "%s of shared bytes [%u,%u) that are read by %s with no synchronisation between%s", what,
-               g << c.shift, (end + 1) << c.shift, who(c, r).c_str(), note(c).c_str());
+        report("race", line, line_of(r),
+               "%s of shared bytes [%u,%u) that are read by %s with no synchronisation between%s", what, g << c.shift,
+               (end + 1) << c.shift, who(c, r).c_str(), note(c).c_str());
       }
     }
   }
@@ -96,7 +102,8 @@ static void shadow_write(Cta& c, u32 offset, u32 size, int line, u64 stamp, cons
 static bool in_shared(Cta& c, long long offset, u32 size, u32 align, int line, const char* what) {
   at_line(c, line);
   if (offset < 0 || offset + size > c.smem_bytes) {
-    report("out-of-bounds", line, 0, "%s of shared bytes [%lld,%lld), the block has %u", what, offset, offset + size, c.smem_bytes);
+    report("out-of-bounds", line, 0, "%s of shared bytes [%lld,%lld), the block has %u", what, offset, offset + size,
+           c.smem_bytes);
     return false;
   }
   if (offset & (align - 1)) {
@@ -125,7 +132,8 @@ extern "C" void* ph_rt_satomic(long long offset, unsigned size, int line) {
   record(c, 1, true, -1, offset, size, 1, line);
   if (c.check) {
     const u64 w = c.wc[offset >> c.shift];
-    if (clk_of(w) <= c.base) report("uninitialized", line, 0, "atomic on shared byte %lld that nobody has written", offset);
+    if (clk_of(w) <= c.base)
+      report("uninitialized", line, 0, "atomic on shared byte %lld that nobody has written", offset);
     shadow_write(c, offset, size, line, cell(c.cur, c.th[c.cur].clk, line) | ATOMIC, "atomic");
   }
   return c.smem + offset;

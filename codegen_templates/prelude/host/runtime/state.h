@@ -1,10 +1,11 @@
-// The state of one block (CTA). Each CUDA thread is a fiber; a fiber gives up the CPU only where it must wait (barrier, warp
-// collective, mbarrier), so everything between is atomic and deterministic.
+// The state of one block (CTA). Each CUDA thread is a fiber; a fiber gives up the CPU only where it must wait (barrier,
+// warp collective, mbarrier), so everything between is atomic and deterministic.
 //
-// Happens-before is exact: a vector clock per thread (entries: threads, one pseudo-thread per mbarrier for TMA writes, one per warp for
-// wgmma reads). The shadow of shared memory has per granule (1, 2 or 4 bytes) the last writer, and the last reader of each warp, as a
-// 64-bit cell  clock:32 | line:18 | multi:1 | atomic:1 | inflight:1 | thread:11.
-// Clocks only grow, also from one block to the next: a cell at or below `base` is from an earlier block, so nothing is cleared.
+// Happens-before is exact: a vector clock per thread (entries: threads, one pseudo-thread per mbarrier for TMA writes,
+// one per warp for wgmma reads). The shadow of shared memory has per granule (1, 2 or 4 bytes) the last writer, and the
+// last reader of each warp, as a 64-bit cell  clock:32 | line:18 | multi:1 | atomic:1 | inflight:1 | thread:11. Clocks
+// only grow, also from one block to the next: a cell at or below `base` is from an earlier block, so nothing is
+// cleared.
 #pragma once
 #include <atomic>
 #include <cstdarg>
@@ -19,7 +20,10 @@
 #include <vector>
 #include <unistd.h>
 
-enum { MBARS = 32, STACK = 260 << 10 };  // stack stride: no power of two, which would put all frames into the same cache sets
+enum {
+  MBARS = 32,
+  STACK = 260 << 10
+};  // stack stride: no power of two, which would put all frames into the same cache sets
 static const u64 INFLIGHT = 1 << 11, ATOMIC = 1 << 12, MULTI = 1 << 13, TID = 2047;
 static inline u64 cell(u32 tid, u32 clk, int line) { return (u64)clk << 32 | (u64)(line & 0x3ffff) << 14 | tid; }
 static inline u32 clk_of(u64 c) { return c >> 32; }
@@ -109,7 +113,8 @@ struct Cta {
   Bar bar[16];
   Mbar mb[MBARS];
   std::vector<TmaOp> tma;
-  float A[16][16], B[16][256], D[16][256];  // scratch of wmma and wgmma (not thread_local: the static TLS block is small)
+  float A[16][16], B[16][256],
+      D[16][256];  // scratch of wmma and wgmma (not thread_local: the static TLS block is small)
   std::vector<u32> tmp, vcs;
   std::vector<u64> wc;               // writers of shared memory
   std::vector<std::vector<u64>> rc;  // readers, for each warp
@@ -139,8 +144,8 @@ static void report(const char* kind, int line, int line2, const char* format, ..
   e.line = line;
   e.line2 = line2;
   e.count = 1;
-  const int n = snprintf(e.text, sizeof e.text, "thread %d (warp %d lane %d) of block (%d,%d,%d): ", c.cur, c.cur >> 5, c.cur & 31,
-                         c.id[0], c.id[1], c.id[2]);
+  const int n = snprintf(e.text, sizeof e.text, "thread %d (warp %d lane %d) of block (%d,%d,%d): ", c.cur, c.cur >> 5,
+                         c.cur & 31, c.id[0], c.id[1], c.id[2]);
   va_list args;
   va_start(args, format);
   vsnprintf(e.text + n, sizeof e.text - n, format, args);
@@ -155,11 +160,13 @@ static std::string who(Cta& c, u64 w) {
   char b[96];
   const int t = w & TID;
   if (t < c.T) snprintf(b, sizeof b, "thread %d (warp %d) at line %d", t, t >> 5, line_of(w));
-  else if (t < c.T + MBARS) snprintf(b, sizeof b, "TMA load of line %d (mbarrier at shared byte %u)", line_of(w), c.mb[t - c.T].offset);
+  else if (t < c.T + MBARS)
+    snprintf(b, sizeof b, "TMA load of line %d (mbarrier at shared byte %u)", line_of(w), c.mb[t - c.T].offset);
   else snprintf(b, sizeof b, "wgmma of warp %d at line %d", t - c.T - MBARS, line_of(w));
   return b;
 }
-// A wait that passed for an old phase is the likely cause of many a race: of the reporter, or of the thread that issued the TMA.
+// A wait that passed for an old phase is the likely cause of many a race: of the reporter, or of the thread that issued
+// the TMA.
 static std::string note(Cta& c, u64 w = 0) {
   int x = c.cur;
   const int s = (int)(w & TID) - c.T;
@@ -168,8 +175,10 @@ static std::string note(Cta& c, u64 w = 0) {
   if (!t.stale_line) return "";
   char b[240];
   snprintf(b, sizeof b,
-           "; note: the mbarrier wait of thread %d at line %d (mbarrier at shared byte %u) returned at once for a phase it had already "
-           "waited for: is the parity flipped?", x, t.stale_line, c.mb[t.stale_bar].offset);
+           "; note: the mbarrier wait of thread %d at line %d (mbarrier at shared byte %u) returned at once for a "
+           "phase it had already "
+           "waited for: is the parity flipped?",
+           x, t.stale_line, c.mb[t.stale_bar].offset);
   return b;
 }
 
@@ -190,8 +199,8 @@ static void flush_records(Cta& c) {
 }
 static inline void record(Cta& c, int space, bool write, int tensor, long long offset, u32 size, int kind, int line) {
   if (c.job->record_fd < 0) return;
-  c.records.push_back({c.serial - 1, (uint16_t)c.cur, (uint8_t)space, write, c.th[c.cur].sequence++, line, tensor, (uint16_t)size,
-                       (uint16_t)kind, offset});
+  c.records.push_back({c.serial - 1, (uint16_t)c.cur, (uint8_t)space, write, c.th[c.cur].sequence++, line, tensor,
+                       (uint16_t)size, (uint16_t)kind, offset});
   if (c.records.size() >= 1 << 16) flush_records(c);
 }
 

@@ -1,4 +1,5 @@
-// ldmatrix, mma.sync and wmma. With g = lane >> 2, t = lane & 3 the layouts are those of the PTX ISA, sections 9.7.14.5 and 9.7.15.5.
+// ldmatrix, mma.sync and wmma. With g = lane >> 2, t = lane & 3 the layouts are those of the PTX ISA, sections 9.7.14.5
+// and 9.7.15.5.
 #pragma once
 extern "C" void ph_rt_ldmatrix(unsigned* r, unsigned offset, int num, int trans, int line) {
   Cta& c = *tl;
@@ -59,7 +60,8 @@ extern "C" void ph_rt_mma(void* acc, const unsigned* a, const unsigned* b, int k
       else if (kind >= S8)
         for (int j = 0; j < 4; j++) {
           const int k = 4 * t + 16 * (i >> 1) + j;
-          if (integer) AI[row][k] = kind == S8 ? (int)(signed char)(ra[i] >> 8 * j) : (int)(unsigned char)(ra[i] >> 8 * j);
+          if (integer)
+            AI[row][k] = kind == S8 ? (int)(signed char)(ra[i] >> 8 * j) : (int)(unsigned char)(ra[i] >> 8 * j);
           else A[row][k] = narrow_of(kind, ra[i], j);
         }
       else
@@ -70,7 +72,8 @@ extern "C" void ph_rt_mma(void* acc, const unsigned* a, const unsigned* b, int k
       else if (kind >= S8)
         for (int j = 0; j < 4; j++) {
           const int k = 4 * t + 16 * i + j;
-          if (integer) BI[k][g] = kind == S8 ? (int)(signed char)(rb[i] >> 8 * j) : (int)(unsigned char)(rb[i] >> 8 * j);
+          if (integer)
+            BI[k][g] = kind == S8 ? (int)(signed char)(rb[i] >> 8 * j) : (int)(unsigned char)(rb[i] >> 8 * j);
           else B[k][g] = narrow_of(kind, rb[i], j);
         }
       else
@@ -104,7 +107,8 @@ extern "C" void ph_rt_wmma(float* acc, const unsigned* a, const unsigned* b, int
   q[2] = (void*)b;
   if (!meet(c, OP_WMMA, kind, line)) return;
   float *A = c.A[0], *B = c.B[0], *C = c.D[0];
-  const int pa = kind & 2 ? PH_WMMA_A_COL : PH_WMMA_A, pb = kind & 4 ? PH_WMMA_B_COL : PH_WMMA_B, type = kind & 1 ? BF16 : F16;
+  const int pa = kind & 2 ? PH_WMMA_A_COL : PH_WMMA_A, pb = kind & 4 ? PH_WMMA_B_COL : PH_WMMA_B,
+            type = kind & 1 ? BF16 : F16;
   for (int l = 0; l < 32; l++)
     for (int e = 0; e < 8; e++) {
       A[ph_wmma_pos(pa, l, e)] = f16_of(type, ((u32*)p.p[l][1])[e]);

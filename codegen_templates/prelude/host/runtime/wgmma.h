@@ -1,5 +1,5 @@
-// wgmma: the issue records the operands and poisons the accumulators; the warp evaluates its 16 rows in wait_group. Until then operand
-// bytes count as being read, and accumulators and A registers must stay as they are.
+// wgmma: the issue records the operands and poisons the accumulators; the warp evaluates its 16 rows in wait_group.
+// Until then operand bytes count as being read, and accumulators and A registers must stay as they are.
 #pragma once
 static const u32 POISON = 0x7fb00bad;
 extern "C" void ph_rt_wg_fence(int) { tl->th[tl->cur].wg_fenced = true; }
@@ -8,7 +8,9 @@ extern "C" void ph_rt_wg_commit(int) { tl->th[tl->cur].wg_group++; }
 static inline u32 d_address(u64 d) { return (d & 0x3fff) << 4; }
 static inline u32 d_lbo(u64 d) { return (d >> 16 & 0x3fff) << 4; }
 static inline u32 d_sbo(u64 d) { return (d >> 32 & 0x3fff) << 4; }
-static inline u32 k_major(u64 d, int r, int k) { return swizzle128(d_address(d) + (r >> 3) * d_sbo(d) + (r & 7) * 128 + k * 2); }
+static inline u32 k_major(u64 d, int r, int k) {
+  return swizzle128(d_address(d) + (r >> 3) * d_sbo(d) + (r & 7) * 128 + k * 2);
+}
 static inline u32 mn_major(u64 d, int n, int k) {
   return swizzle128(d_address(d) + (n & 63) * 2 + (n >> 6) * d_lbo(d) + (k & 7) * 128 + (k >> 3) * d_sbo(d));
 }
@@ -31,10 +33,11 @@ static void wg_check_writers(Cta& c, const std::vector<u64>& cells, int line) {
   for (u64 w : cells) {
     const int x = w & TID;
     if (x != t && vc[x] < clk_of(w))
-      report("race", line, line_of(w), "wgmma reads shared bytes written by %s with no synchronisation between%s", who(c, w).c_str(),
-             note(c, w).c_str());
+      report("race", line, line_of(w), "wgmma reads shared bytes written by %s with no synchronisation between%s",
+             who(c, w).c_str(), note(c, w).c_str());
     if (x < c.T && c.th[x].fence_clk < clk_of(w) && !c.th[t].reader_fence)
-      report("proxy-fence", line, line_of(w), "wgmma reads shared bytes written by %s without ph_fence_proxy_async", who(c, w).c_str());
+      report("proxy-fence", line, line_of(w), "wgmma reads shared bytes written by %s without ph_fence_proxy_async",
+             who(c, w).c_str());
   }
 }
 // Once a warp: walks the shadow of the operands, collects their distinct writers.
@@ -70,7 +73,8 @@ static void poison(WgOp& o, int lane, float* d) {
   memcpy(&o.in[lane * o.n / 2], d, o.n * 2);
   for (int i = 0; i < o.n / 2; i++) memcpy(d + i, &POISON, 4);
 }
-extern "C" void ph_rt_wgmma(float* d, const unsigned* ar, ph_u64 ad, ph_u64 bd, int n, int tb, int scale, int kind, int line) {
+extern "C" void ph_rt_wgmma(float* d, const unsigned* ar, ph_u64 ad, ph_u64 bd, int n, int tb, int scale, int kind,
+                            int line) {
   Cta& c = *tl;
   at_line(c, line);
   const int w = c.cur >> 5, lane = c.cur & 31;
@@ -142,7 +146,8 @@ static void wg_evaluate(Cta& c, int w, WgOp& o) {
     for (int i = 0; i < N / 2; i++) {
       float v = o.acc[l][i];
       if (!o.chained) {
-        if (f_bits(v) != POISON) report("wgmma-register", o.line, 0, "an accumulator register of a wgmma changed before its wait_group");
+        if (f_bits(v) != POISON)
+          report("wgmma-register", o.line, 0, "an accumulator register of a wgmma changed before its wait_group");
         v = o.in[l * N / 2 + i];
       }
       D[row(l, i)][col(l, i)] = o.scale ? v : 0.f;
@@ -165,7 +170,8 @@ extern "C" void ph_rt_wg_wait(int pending, int line) {
   size_t done = 0;
   for (; done < p.wg.size() && (long)p.wg[done].group < limit; done++) {
     WgOp& o = p.wg[done];
-    if (o.lanes != ~0u) report("divergent-warp", o.line, 0, "wgmma issued by %d lanes only", __builtin_popcount(o.lanes));
+    if (o.lanes != ~0u)
+      report("divergent-warp", o.line, 0, "wgmma issued by %d lanes only", __builtin_popcount(o.lanes));
     else wg_evaluate(c, w, o);
     if (!c.check) continue;
     for (int l = 0; l < 32; l++) {

@@ -1,0 +1,224 @@
+"""Contractions by warp-level tensor-core instructions (m16n8k16 and relatives) with known fragment layouts.
+
+A warp owns mt x nt fragments of 16 x 8 results. Operands come from shared memory by matrix loads, whose eight rows of 16
+bytes start in eight different bank groups because rows are an odd number of 16-byte chunks apart. A left operand that an
+earlier product left in registers is packed in place: the accumulator fragments of two neighbouring column tiles are the
+left fragment of one step along k (g = lane / 4, t = lane % 4: rows g and g + 8, columns 2t, 2t + 1 of both tiles).
+
+Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16 / m16n8k8 / m16n8k32".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from phobos.contraction.interface import ContractionPlan, ContractionQuery, padded_pitch
+from phobos.ir.c_names import C_TYPES
+from phobos.ir.types import DType
+from phobos.layout.register import Digit, RegisterLayout
+from phobos.layout.shared import SharedLayout
+from phobos.layout.text import TextWriter
+
+name = "mma"
+_MAX_ACCUMULATORS = 128
+# operand dtype in shared memory -> (helper, k of one instruction)
+_INSTRUCTIONS = {
+    DType.F16: ("ph_mma_f16", 16),
+    DType.BF16: ("ph_mma_bf16", 16),
+    DType.F32: ("ph_mma_tf32", 8),
+    DType.I8: ("ph_mma_s8", 32),
+    DType.U8: ("ph_mma_u8", 32),
+}
+_KINDS = {"f16": DType.F16, "bf16": DType.BF16, "tf32": DType.F32}  # roundings of f32 operands -> stored dtype
+
+
+def accumulator_layout(m: int, n: int, wm: int, wn: int) -> RegisterLayout:
+    """The result of wm x wn warps, each with fragments of 16 x 8: registers (column pair, row half, column tile, row tile)."""
+    mt, nt = m // (16 * wm), n // (8 * wn)
+    reg = [Digit(1, 2, 1), Digit(0, 2, 8)]
+    if nt > 1:
+        reg.append(Digit(1, nt, 8))
+    if mt > 1:
+        reg.append(Digit(0, mt, 16))
+    warp = []
+    if wn > 1:
+        warp.append(Digit(1, wn, 8 * nt))
+    if wm > 1:
+        warp.append(Digit(0, wm, 16 * mt))
+    return RegisterLayout.make((m, n), reg, [Digit(1, 4, 2), Digit(0, 8, 1)], warp)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MmaPlan(ContractionPlan):
+    """wm x wn warps with mt x nt fragments each."""
+
+    wm: int
+    wn: int
+    mt: int
+    nt: int
+
+    def emit(self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False) -> None:
+        q = self.query
+        helper, depth = _INSTRUCTIONS[self.a_dtype]
+        item = self.a_dtype.bytes
+        chunk = 16 // item  # elements of a 16-byte row of a matrix
+        out.open("")
+        warp_m = "" if self.wm == 1 else "warp" if self.wn == 1 else f"warp / {self.wn}"
+        warp_n = "" if self.wn == 1 else f"warp % {self.wn}"
+        row0 = f"({warp_m}) * {16 * self.mt} + " if warp_m else ""
+        col0 = f"({warp_n}) * {8 * self.nt} + " if warp_n else ""
+        pa, pb = self.a_layout.pitch, self.b_layout.pitch
+        if not a_in_registers:
+            out.line(f"const ph_shared<const {C_TYPES[self.a_dtype]}> a_tile = {a} + ({row0}lane % 16) * {pa} + lane / 16 * {chunk};")
+        b_type = C_TYPES[self.b_dtype]
+        pair = self.nt % 2 == 0  # two column tiles by one load
+        trans = not q.transpose_b
+        if trans and item == 2:
+            column = f"{col0}lane / 16 * 8" if pair else f"{col0[:-3]}" if col0 else "0"
+            out.line(f"const ph_shared<const {b_type}> b_tile = {b} + lane % 16 * {pb} + {column};")
+        elif trans:
+            out.line(f"const ph_shared<const {b_type}> b_tile = {b} + lane % 4 * {pb} + {col0}lane / 4;")
+        else:
+            row = f"{col0}lane % 8 + lane / 16 * 8" if pair else f"{col0}lane % 8"
+            out.line(f"const ph_shared<const {b_type}> b_tile = {b} + ({row}) * {pb} + lane / 8 % 2 * {chunk};")
+        steps = q.k // depth
+        out.line("PH_UNROLL")
+        out.open(f"for (int kk = 0; kk < {steps}; ++kk)")
+        out.line(f"unsigned a_reg[{self.mt}][4];")
+        out.line("PH_UNROLL")
+        out.open(f"for (int i = 0; i < {self.mt}; ++i)")
+        if a_in_registers:
+            self._pack(out, a)
+        else:
+            out.line(f"ph_ldmatrix_x4(a_reg[i], a_tile + i * {16 * pa} + kk * {depth});", memory=True)
+        out.close()
+        if trans and item == 4:  # no transposed load of 32-bit elements: two plain reads a fragment
+            out.line("PH_UNROLL")
+            out.open(f"for (int j = 0; j < {self.nt}; ++j)")
+            out.line("unsigned b_reg[2];")
+            out.line(f"const float b0 = b_tile[kk * {depth * pb} + j * 8];", memory=True)
+            out.line(f"const float b1 = b_tile[kk * {depth * pb} + {4 * pb} + j * 8];", memory=True)
+            out.line("b_reg[0] = ph_bits<unsigned>(b0);")
+            out.line("b_reg[1] = ph_bits<unsigned>(b1);")
+            self._multiply(out, helper, accumulator, "j", "b_reg")
+            out.close()
+        else:
+            load = f"ph_ldmatrix_x{4 if pair else 2}{'_trans' if trans else ''}"
+            along_k = f"kk * {depth * pb}" if trans else f"kk * {depth}"
+            per_load = 16 if pair else 8
+            across = f"j * {per_load}" if trans else f"j * {per_load * pb}"
+            out.line("PH_UNROLL")
+            out.open(f"for (int j = 0; j < {self.nt // 2 if pair else self.nt}; ++j)")
+            out.line(f"unsigned b_reg[{4 if pair else 2}];")
+            out.line(f"{load}(b_reg, b_tile + {along_k} + {across});", memory=True)
+            if pair:
+                self._multiply(out, helper, accumulator, "2 * j", "b_reg")
+                self._multiply(out, helper, accumulator, "2 * j + 1", "b_reg + 2")
+            else:
+                self._multiply(out, helper, accumulator, "j", "b_reg")
+            out.close()
+        out.close()
+        out.close()
+
+    def _multiply(self, out: TextWriter, helper: str, accumulator: str, column: str, b: str) -> None:
+        at = f"4 * ({column})" if self.mt == 1 else f"4 * (i * {self.nt} + {column})"
+        text = f"{helper}({accumulator} + {at}, a_reg[{'0' if self.mt == 1 else 'i'}], {b});"
+        if self.mt == 1:
+            out.line(text, memory=True)
+        else:
+            out.line("PH_UNROLL")
+            out.line(f"for (int i = 0; i < {self.mt}; ++i) {text}", memory=True)
+
+    def _pack(self, out: TextWriter, a: str) -> None:
+        """a_reg[i] from the accumulator fragments 2 kk and 2 kk + 1 of an earlier product."""
+        tiles = self.query.k // 8
+        out.line("PH_UNROLL")
+        out.open("for (int u = 0; u < 4; ++u)")
+        at = f"4 * (i * {tiles} + 2 * kk + u / 2) + u % 2 * 2" if self.mt > 1 else "4 * (2 * kk + u / 2) + u % 2 * 2"
+        if self.query.operand is DType.F32:
+            pack = "ph_pack_h2" if self.a_dtype is DType.F16 else "ph_pack_b2"
+            out.line(f"a_reg[i][u] = {pack}({a}[{at}], {a}[{at} + 1]);")
+        else:
+            out.line(f"a_reg[i][u] = {a}[{at}].x | (unsigned){a}[{at} + 1].x << 16;")
+        out.close()
+
+
+def stored_dtype(query: ContractionQuery) -> tuple[DType, str] | None:
+    """(dtype in shared memory, kind) that this room would use, or None."""
+    if query.operand in (DType.F16, DType.BF16, DType.I8, DType.U8):
+        return query.operand, "ieee"
+    if query.operand is DType.F32:
+        for kind in query.kinds:
+            if kind in _KINDS:
+                return _KINDS[kind], kind
+    return None
+
+
+def reject(query: ContractionQuery) -> str | None:
+    if query.options.matmul not in ("auto", "mma"):
+        return f"the option matmul = {query.options.matmul} excludes it"
+    stored = stored_dtype(query)
+    if stored is None:
+        if query.operand is DType.F32:
+            wanted = [k for k in query.kinds if k != "ieee"]
+            return f"kind {wanted[0]} is not built yet" if wanted else "f32 operands stay unrounded without @tensorcore"
+        return f"no tensor-core instruction for {query.operand} operands here"
+    dtype, _ = stored
+    if query.target.capability < (8, 0) and dtype not in (DType.F16, DType.I8, DType.U8):
+        return f"{query.target.arch} has no {dtype if dtype is not DType.F32 else 'tf32'} tensor cores"
+    if query.accumulator not in (DType.F32, DType.I32):
+        return f"accumulates in f32 or i32, not {query.accumulator}"
+    depth = _INSTRUCTIONS[dtype][1]
+    if dtype in (DType.I8, DType.U8) and not query.transpose_b:
+        return "8-bit operands need b with k contiguous (dot_t): there is no transposed 8-bit load"
+    for extent, unit, what in ((query.m, 16, "m"), (query.n, 8, "n"), (query.k, max(16, depth), "k")):
+        if extent % unit:
+            return f"{what} = {extent} is not a multiple of {unit}"
+    if not _splits(query):
+        return f"{query.warps} warps cannot share {query.m} x {query.n} results in fragments of 16 x 8"
+    return None
+
+
+def _splits(query: ContractionQuery) -> list[tuple[int, int]]:
+    return [
+        (wm, query.warps // wm)
+        for wm in range(1, query.warps + 1)
+        if query.warps % wm == 0 and query.m % (16 * wm) == 0 and query.n % (8 * (query.warps // wm)) == 0
+    ]
+
+
+def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
+    stored = stored_dtype(query)
+    assert stored is not None
+    dtype, kind = stored
+    item = dtype.bytes
+    pad = query.options.pad != "off"
+    a_layout = SharedLayout((query.m, query.k), item, (0, 1), padded_pitch(query.k, item, pad))
+    b_shape = (query.n, query.k) if query.transpose_b else (query.k, query.n)
+    pitch = padded_pitch(b_shape[1], item, pad)
+    if dtype is DType.F32 and not query.transpose_b and pad:
+        # Plain reads of four rows by eight columns: rows must be 8 banks apart.
+        pitch = b_shape[1] + (8 - b_shape[1]) % 32
+    b_layout = SharedLayout(b_shape, item, (0, 1), pitch)
+    depth = _INSTRUCTIONS[dtype][1]
+    out = []
+    for wm, wn in _splits(query):
+        mt, nt = query.m // (16 * wm), query.n // (8 * wn)
+        # Cycles of an SM quarter for one step of k: products, and matrix loads through the shared pipe of four quarters.
+        a_loads = 0.0 if query.a_computed and wn == 1 and dtype is not DType.F32 else 16.0 * mt
+        cost = (mt * nt * 16.0 + a_loads + 8.0 * nt) * query.k / depth
+        in_registers = query.a_computed and wn == 1 and dtype in (DType.F16, DType.BF16)
+        out.append(
+            MmaPlan(
+                room=name, kind=kind, query=query, c_layout=accumulator_layout(query.m, query.n, wm, wn),
+                a_layout=a_layout, b_layout=b_layout, a_dtype=dtype, b_dtype=dtype,
+                rounding="tf32" if kind == "tf32" else "",
+                a_fragment=accumulator_layout(query.m, query.k, wm, 1) if in_registers else None,
+                row_split=(wm, mt), cost=cost, wm=wm, wn=wn, mt=mt, nt=nt,
+                description=f"{mt}x{nt} fragments of 16x8 a warp, warps {wm}x{wn}, k in steps of {depth}"
+                + (", a stays in registers if its rows line up" if in_registers else ""),
+            )  # fmt: skip
+        )
+    fitting = [p for p in out if 4 * p.mt * p.nt <= _MAX_ACCUMULATORS]
+    return fitting or out

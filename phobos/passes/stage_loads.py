@@ -1,0 +1,288 @@
+"""stage_loads: loads of a loop that go to shared memory become a ring filled ahead by asynchronous copies.
+
+Precondition: a Schedule without offsets and barriers. Postcondition: the same meaning; in every loop that qualifies, the
+tiles for the next `stages - 1` iterations are on their way while one iteration computes, at one wait and one barrier an
+iteration. The barrier publishes what the wait saw arrive, and keeps the copy that follows from overwriting the stage
+that the previous iteration read.
+
+A load qualifies if its positions are computable one iteration early (from the loop's index and values from outside), nothing
+in the loop writes its tensor, its elements go to shared memory unchanged, masked ones as zero, in accesses of 4 bytes or more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from phobos.ir.abi import Decision
+from phobos.ir.scheduled import (
+    Apply,
+    AsyncCommit,
+    AsyncCopy,
+    AsyncWait,
+    AtAxis,
+    AtomicGlobal,
+    AtomicScalar,
+    Barrier,
+    BreakStmt,
+    Buffer,
+    Contract,
+    Expr,
+    ForStmt,
+    GatherAxis,
+    GlobalToShared,
+    GlobalView,
+    IfStmt,
+    Literal,
+    LoadScalar,
+    RangeAxis,
+    ReturnStmt,
+    ScalarRef,
+    ScalarVar,
+    Schedule,
+    SetScalar,
+    Stmt,
+    StoreGlobal,
+    StoreScalar,
+    WhileStmt,
+    expr_walk,
+    substitute,
+    walk,
+)
+from phobos.ir.types import DType
+from phobos.target import Target
+from phobos.transfer import cp_async
+
+_IN_FLIGHT = 24 * 1024  # bytes a CTA should have on their way: latency (0.7 us) times its share of bandwidth
+
+
+def automatic_stages(schedule: Schedule) -> int:
+    """Stages that bring enough bytes in flight: 2 to 4."""
+    sizes = [
+        sum(s.buffer.layout.bytes for s in loop.body if isinstance(s, GlobalToShared))
+        for loop in walk(schedule.body)
+        if isinstance(loop, ForStmt)
+    ]
+    per_stage = max(sizes, default=0)
+    return min(4, max(2, 1 + -(-_IN_FLIGHT // per_stage))) if per_stage else 1
+
+
+def run(schedule: Schedule, target: Target, stages: int) -> Schedule:
+    """The schedule with rings of `stages` where loops qualify; 1 leaves every load where it is."""
+    if stages < 2:
+        return schedule
+    stager = _Stager(schedule, target, stages)
+    body = stager.block(schedule.body)
+    if stager.replaced:
+        body = _rename(body, stager.replaced)
+    return replace(schedule, body=body, names=frozenset(stager.names), decisions=(*schedule.decisions, *stager.decisions))
+
+
+class _Stager:
+    def __init__(self, schedule: Schedule, target: Target, stages: int):
+        self.schedule, self.target, self.stages = schedule, target, stages
+        self.names = set(schedule.names)
+        self.replaced: dict[Buffer, Buffer] = {}
+        self.decisions: list[Decision] = []
+
+    def block(self, statements: tuple[Stmt, ...]) -> tuple[Stmt, ...]:
+        out: list[Stmt] = []
+        for s in statements:
+            if isinstance(s, IfStmt):
+                out.append(replace(s, then=self.block(s.then), orelse=self.block(s.orelse)))
+            elif isinstance(s, WhileStmt):
+                out.append(replace(s, body=self.block(s.body)))
+            elif isinstance(s, ForStmt):
+                out.extend(self._loop(replace(s, body=self.block(s.body))))
+            else:
+                out.append(s)
+        return tuple(out)
+
+    def _loop(self, loop: ForStmt) -> list[Stmt]:
+        loads = [s for s in loop.body if isinstance(s, GlobalToShared)]
+        if not loads or not any(isinstance(s, Contract) for s in loop.body):
+            return [loop]
+        known = _scalars(loop)
+        ready: list[tuple[GlobalToShared, Mapping[str, Expr]]] = []
+        for load in loads:
+            reason = self._reject(loop, load, known)
+            if reason is None:
+                ready.append((load, known))
+            else:
+                self._say(load, "plain, in its iteration", reason)
+        return self._ring(loop, ready) if ready else [loop]
+
+    def _say(self, load: GlobalToShared, choice: str, reason: str) -> None:
+        self.decisions.append(
+            Decision(stage="staging", subject=f"{load.buffer.name} from {load.view.tensor}", choice=choice, reason=reason, line=load.span.line)
+        )
+
+    def _reject(self, loop: ForStmt, load: GlobalToShared, known: Mapping[str, Expr]) -> str | None:
+        if not self.target.has_cp_async:
+            return f"{self.target.arch} has no asynchronous copies"
+        if loop.down is None:
+            return "the sign of the loop's step is not known"
+        if any(isinstance(s, ReturnStmt) for s in walk(loop.body)):
+            return "the loop may return while copies are on their way"
+        if load.buffer.dtype is not load.view.dtype or load.buffer.rounding:
+            return f"its elements are converted to {load.buffer.rounding or load.buffer.dtype} on the way"
+        if load.fill != 0:
+            return f"masked elements become {load.fill}, not zero"
+        written = {
+            s.view.tensor
+            for s in walk(loop.body)
+            if isinstance(s, (StoreGlobal, StoreScalar, AtomicGlobal, AtomicScalar))
+        }
+        mates = {t for t in self.schedule.tensor_dims if t not in self.schedule.restrict}
+        if load.view.tensor in written or (load.view.tensor in mates and written & mates):
+            return "the loop writes to its tensor"
+        inside = {s.target.name for s in walk(loop.body) if isinstance(s, SetScalar)}
+        inside |= {s.index.name for s in walk(loop.body) if isinstance(s, ForStmt)}
+        inside |= {s.target.name for s in walk(loop.body) if isinstance(s, LoadScalar)}
+        for axis in load.view.axes:
+            if isinstance(axis, GatherAxis):
+                return "its positions are gathered"
+            start = axis.start if isinstance(axis, RangeAxis) else axis.index
+            for e in expr_walk(substitute(start, known)):
+                if isinstance(e, ScalarRef) and e.name in inside:
+                    return f"its position depends on `{e.name}`, which the iteration computes"
+        vector = load.view.vector
+        run_length = load.layout.contiguous_run(load.layout.rank - 1)
+        while vector > 1 and run_length % vector:
+            vector //= 2
+        return cp_async.reject(vector, load.buffer.dtype.bytes, load.buffer.layout)
+
+    def _ring(self, loop: ForStmt, ready: list[tuple[GlobalToShared, Mapping[str, Expr]]]) -> list[Stmt]:
+        n, span = self.stages, loop.span
+        stage = ScalarVar(self._fresh("stage"), DType.INDEX)
+        here = ScalarRef(DType.INDEX, stage.name)
+        rings: dict[GlobalToShared, Buffer] = {}
+        for load, _ in ready:
+            ring = replace(load.buffer, stages=n, stage=stage)
+            self.replaced[load.buffer] = ring
+            rings[load] = ring
+            self._say(load, f"ring of {n} stages by asynchronous copies", f"{ring.stage_bytes} bytes a stage")
+        out: list[Stmt] = []
+        for ahead in range(n - 1):
+            index = _plus(loop.lo, loop.step, ahead)
+            copies = tuple(
+                AsyncCopy(
+                    span=load.span, buffer=rings[load], view=_at(load.view, {**known, loop.index.name: index}),
+                    layout=load.layout, stage=Literal(DType.INDEX, ahead), ahead=False,
+                )  # fmt: skip
+                for load, known in ready
+            )
+            out.append(IfStmt(span=span, condition=_before(index, loop), then=copies, orelse=(), note="ahead of the loop"))
+            out.append(AsyncCommit(span=span))
+        out.append(SetScalar(span=span, target=stage, value=Literal(DType.INDEX, n - 1), constant=False))
+        index = _plus(ScalarRef(DType.INDEX, loop.index.name), loop.step, n - 1)
+        last = Literal(DType.INDEX, n - 1)
+        freed = Apply(
+            DType.INDEX, "where",
+            (
+                Apply(DType.BOOL, "eq", (here, Literal(DType.INDEX, 0))), last,
+                Apply(DType.INDEX, "sub", (here, Literal(DType.INDEX, 1))),
+            ),
+        )  # fmt: skip
+        advance = Apply(
+            DType.INDEX, "where",
+            (
+                Apply(DType.BOOL, "eq", (here, last)), Literal(DType.INDEX, 0),
+                Apply(DType.INDEX, "add", (here, Literal(DType.INDEX, 1))),
+            ),
+        )  # fmt: skip
+        target_stage = ScalarVar(self._fresh("freed"), DType.INDEX)
+        copies = tuple(
+            AsyncCopy(
+                span=load.span, buffer=rings[load], view=_at(load.view, {**known, loop.index.name: index}),
+                layout=load.layout, stage=ScalarRef(DType.INDEX, target_stage.name), ahead=True,
+            )  # fmt: skip
+            for load, known in ready
+        )
+        head: list[Stmt] = [
+            SetScalar(span=span, target=stage, value=advance, declare=False),
+            AsyncWait(span=span, pending=n - 2),
+            Barrier(span=span, reasons=("publishes the stage that arrived; the stage read last is free again",)),
+            IfStmt(
+                span=span, condition=_before(index, loop),
+                then=(SetScalar(span=span, target=target_stage, value=freed), *copies), orelse=(),
+            ),
+            AsyncCommit(span=span),
+        ]  # fmt: skip
+        taken = {load for load, _ in ready}
+        rest = tuple(s for s in loop.body if s not in taken)
+        out.append(replace(loop, body=(*head, *rest)))
+        if any(isinstance(s, BreakStmt) for s in walk(loop.body)):
+            out.append(AsyncWait(span=span, pending=0, note="copies for iterations that a break skipped"))
+        return out
+
+    def _fresh(self, hint: str) -> str:
+        name, count = hint, 0
+        while name in self.names:
+            count += 1
+            name = f"{hint}_{count}"
+        self.names.add(name)
+        return name
+
+
+def _scalars(loop: ForStmt) -> dict[str, Expr]:
+    """Constants that an iteration computes from its index, in terms of the index and outer values."""
+    known: dict[str, Expr] = {}
+    for s in loop.body:
+        if isinstance(s, SetScalar) and s.declare and s.constant:
+            known[s.target.name] = substitute(s.value, known)
+    return known
+
+
+def _plus(base: Expr, step: Expr, times: int) -> Expr:
+    if times == 0:
+        return base
+    if isinstance(step, Literal):
+        by: Expr = Literal(DType.INDEX, int(step.value) * times)
+    else:
+        by = Apply(DType.INDEX, "mul", (step, Literal(DType.INDEX, times)))
+    if isinstance(base, Literal) and isinstance(by, Literal):
+        return Literal(DType.INDEX, int(base.value) + int(by.value))
+    return Apply(DType.INDEX, "add", (base, by))
+
+
+def _before(index: Expr, loop: ForStmt) -> Expr:
+    return Apply(DType.BOOL, "gt" if loop.down else "lt", (index, loop.hi))
+
+
+def _at(view: GlobalView, values: Mapping[str, Expr]) -> GlobalView:
+    """The view at another iteration."""
+    axes: list[AtAxis | RangeAxis | GatherAxis] = []
+    for axis in view.axes:
+        if isinstance(axis, RangeAxis):
+            axes.append(replace(axis, start=_deep(axis.start, values)))
+        elif isinstance(axis, AtAxis):
+            axes.append(replace(axis, index=_deep(axis.index, values)))
+        else:
+            axes.append(axis)
+    return replace(view, axes=tuple(axes))
+
+
+def _deep(e: Expr, values: Mapping[str, Expr]) -> Expr:
+    """Substitutes the iteration's constants first and its index last, since those are written in terms of it."""
+    index_last = list(values)[-1]
+    inner = {k: v for k, v in values.items() if k != index_last}
+    return substitute(substitute(e, inner), {index_last: values[index_last]})
+
+
+def _rename(statements: tuple[Stmt, ...], rings: Mapping[Buffer, Buffer]) -> tuple[Stmt, ...]:
+    """Readers of a buffer that became a ring read the ring."""
+    out: list[Stmt] = []
+    for s in statements:
+        if isinstance(s, Contract):
+            a = rings.get(s.a, s.a) if isinstance(s.a, Buffer) else s.a
+            b = rings.get(s.b, s.b) if isinstance(s.b, Buffer) else s.b
+            s = replace(s, a=a, b=b)
+        elif isinstance(s, IfStmt):
+            s = replace(s, then=_rename(s.then, rings), orelse=_rename(s.orelse, rings))
+        elif isinstance(s, ForStmt):
+            s = replace(s, body=_rename(s.body, rings))
+        elif isinstance(s, WhileStmt):
+            s = replace(s, head=_rename(s.head, rings), body=_rename(s.body, rings))
+        out.append(s)
+    return tuple(out)

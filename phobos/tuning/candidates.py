@@ -1,0 +1,165 @@
+"""One configuration of a kernel, looked at and compiled. These functions run in the processes of a search.
+
+`examine` is quick and needs no CUDA compiler: the checker, the promises of @aligned against the call's extents, the
+cost model. `build` prints the program, which finds exactly what cannot fit, and only then compiles it.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from phobos.diagnostics import CompileError, Diagnostic, PhobosError
+from phobos.ir.abi import Program
+from phobos.ir.types import DType
+from phobos.runtime import binding
+from phobos.runtime.facts import KernelFacts
+from phobos.runtime.nvrtc import Binary, compile_program
+from phobos.runtime.pipeline import Frontend, Request
+from phobos.runtime.request import config_items
+from phobos.source import SourceFile
+from phobos.target import get_target
+from phobos.tuning.model import estimate
+
+Config = Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What all candidates of a search share. It travels between processes: views carry no memory."""
+
+    source: SourceFile
+    kernel: str
+    dtypes: tuple[tuple[str, DType], ...]
+    consts: tuple[tuple[str, Any], ...]
+    call: binding.Call
+    arch: str
+
+    def request(self, config: Config) -> Request:
+        return Request(kernel=self.kernel, config=config_items(config), dtypes=self.dtypes, consts=self.consts)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dropped:
+    """A configuration that is out: the stage of `phobos.tuning.result`, the reason, what the compiler said in full."""
+
+    stage: str
+    reason: str
+    diagnostics: tuple[Diagnostic, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """The cost model's view of a configuration that the checker accepts. `cycles` is infinite where it has none."""
+
+    cycles: float
+    blocks: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """A compiled configuration."""
+
+    program: Program
+    binary: Binary
+    facts: KernelFacts
+
+    @property
+    def spill_bytes(self) -> int:
+        return self.binary.spill_bytes
+
+    @property
+    def registers(self) -> int:
+        return self.binary.registers
+
+    @property
+    def threads(self) -> int:
+        return self.program.threads
+
+    @property
+    def shared_bytes(self) -> int:
+        return self.program.shared_bytes
+
+
+def without_memory(call: binding.Call) -> binding.Call:
+    """The call with views that hold addresses and shapes only."""
+    views = {name: view._replace(host=None, keep=None, stream=None) for name, view in call.views.items()}
+    return replace(call, views=views)
+
+
+_frontend: Frontend | None = None
+
+
+def _frontend_of(source: SourceFile) -> Frontend:
+    """A search has one text; the last one is kept, so that it is parsed once in a process."""
+    global _frontend
+    found = _frontend
+    if found is None or found.source != source:
+        found = _frontend = Frontend(source)
+    return found
+
+
+def _guarded(stage: str, act: Callable[[], Any]) -> Any:
+    """What `act` returns, or how it failed. A fault of the compiler costs one configuration, not the search."""
+    try:
+        return act()
+    except PhobosError as error:
+        found = error.diagnostics
+        return Dropped(stage=stage, reason=f"{found[0].code}: {found[0].message}", diagnostics=found)
+    except Exception as error:  # noqa: BLE001
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        text = f"internal error of the compiler: {type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+        return Dropped(stage="compile", reason=text)
+
+
+def examine(job: Job, config: Config) -> Examined | Dropped:
+    def act() -> Examined | Dropped:
+        frontend = _frontend_of(job.source)
+        kernel = frontend.ir(job.request(config))
+        for promise in kernel.aligned:
+            extent = job.call.dims.get(promise.dim, 0)
+            if extent % promise.multiple:
+                return Dropped(
+                    stage="promise",
+                    reason=f"@aligned({promise.dim} = {promise.multiple}) is broken by {promise.dim} = {extent}",
+                )
+        found = estimate(kernel, get_target(job.arch), job.call.dims)
+        # What the model finds too large is only put last: the exact bytes are known when the program is printed.
+        return Examined(cycles=found.cycles if found.why_not is None else float("inf"), blocks=found.blocks)
+
+    return _guarded("check", act)
+
+
+def build(job: Job, config: Config) -> Built | Dropped:
+    target = get_target(job.arch)
+
+    def lower() -> tuple[Program, KernelFacts] | Dropped:
+        frontend = _frontend_of(job.source)
+        configured = frontend.configured(job.request(config))
+        binding.check_call(configured.facts, frontend.kernel(job.kernel).params, job.call)
+        spec = binding.specialize(configured.facts, job.call, configured.signs)
+        return frontend.program(configured, spec, target, debug=False, fast_math=False), configured.facts
+
+    found = _guarded("fit", lower)
+    if isinstance(found, Dropped):
+        return found
+    program, facts = found
+    limit = target.threads_per_sm
+    if program.threads > min(1024, limit):
+        return Dropped(stage="fit", reason=f"{program.threads} threads a block, {target.arch} has at most {limit}")
+    if program.shared_bytes > target.shared_per_block:
+        return Dropped(
+            stage="fit",
+            reason=f"{program.shared_bytes} bytes of shared memory a block, the limit is {target.shared_per_block}",
+        )
+    return _guarded("compile", lambda: Built(program=program, binary=compile_program(program, target), facts=facts))
+
+
+def diagnostics_of(dropped: Dropped, source: SourceFile) -> CompileError | None:
+    """The compiler's own error, where it gave one."""
+    return CompileError(dropped.diagnostics, source) if dropped.diagnostics else None
+
+
+TASKS: dict[str, Callable[..., Any]] = {"examine": examine, "build": build}

@@ -1,0 +1,227 @@
+"""`phobos kbench` on a machine without a GPU, and with one made up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from kbench import cli as kbench_cli
+from kbench import device, gpu, host
+from kbench.bench import Bench, Case
+from kbench.benches import NAMES, get_bench
+from kbench.protocol import Timing
+from kbench.results import CSV_COLUMNS
+from kbench.roofline import DeviceInfo, Peaks
+from kbench.variant import Variant
+from phobos import settings
+from phobos.cli import cli
+from phobos.diagnostics import CompileError, Diagnostic, LaunchError
+from phobos.norms import ErrorNorms
+from phobos.runtime import module
+
+needs_compiler = pytest.mark.skipif(shutil.which(settings.host_compiler()) is None, reason="no C++ compiler")
+
+
+@pytest.fixture
+def no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise LaunchError(Diagnostic(code="PH0920", message="no CUDA driver"))
+
+    monkeypatch.setattr(module, "get_driver", fail)
+
+
+def kbench(*args: str) -> Result:
+    result = CliRunner().invoke(cli, ["kbench", *args])
+    assert "Traceback" not in result.output
+    return result
+
+
+def test_list() -> None:
+    lines = kbench("--list").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == list(NAMES)
+    assert all("rated by" in line and "peers:" in line for line in lines)
+
+
+@needs_compiler
+@pytest.mark.usefixtures("no_device")
+def test_without_a_device_everything_is_checked_and_nothing_timed() -> None:
+    result = kbench()
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    checked = [line for line in lines[1:] if line.startswith(NAMES)]
+    assert len(checked) == sum(2 * len(get_bench(n).host_cases({})) for n in NAMES)
+    assert all(line.endswith(" ok") for line in checked)
+    assert "nothing was timed" in lines[-1]
+
+
+@pytest.mark.usefixtures("no_device")
+def test_json(tmp_path: Path) -> None:
+    result = kbench("--bench", "saxpy_fp32", "--bench", "gemm_fp32", "--backend", "reference", "--json")
+    rows = json.loads(result.stdout)
+    assert [r["bench"] for r in rows] == ["saxpy_fp32"] * 2 + ["gemm_fp32"] * 2
+    assert all(r["ok"] and r["median_us"] is None and r["backend"] == "reference" for r in rows)
+    assert "nothing was timed" in result.stderr
+    path = tmp_path / "x" / "rows.json"
+    assert kbench("--bench", "saxpy_fp32", "--backend", "reference", "--json", str(path)).exit_code == 0
+    assert len(json.loads(path.read_text())) == 2
+
+
+@pytest.mark.usefixtures("no_device")
+def test_results_are_not_written_without_a_device(tmp_path: Path) -> None:
+    out = tmp_path / "results" / "h200"
+    result = kbench(
+        "--bench", "saxpy_fp32", "--backend", "reference", "--out", str(out), "--csv", str(tmp_path / "r.csv")
+    )
+    assert result.exit_code == 0 and "nothing is written" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+    assert kbench("--bench", "saxpy_fp32", "--backend", "reference", "--csv").stdout.strip() == ",".join(CSV_COLUMNS)
+
+
+@pytest.mark.usefixtures("no_device")
+def test_a_pinned_configuration() -> None:
+    result = kbench("--bench", "flash_fp32", "--backend", "reference", "--autotune", "BR=32 BC=16", "--json")
+    assert result.exit_code == 0
+    assert all((r["config"]["BR"], r["config"]["BC"]) == (32, 16) for r in json.loads(result.stdout))
+
+
+@pytest.mark.usefixtures("no_device")
+@pytest.mark.parametrize("pins", ["BR=48", "BX=16", "BR=wide", "BR=1000000000000"])
+def test_an_impossible_configuration_fails(pins: str) -> None:
+    result = kbench("--bench", "flash_fp32", "--backend", "reference", "--autotune", pins)
+    assert result.exit_code == 1 and "PH03" in result.stdout
+
+
+@pytest.mark.usefixtures("no_device")
+def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    honest = host.arguments_and_oracle
+
+    def disturbed(*args: Any) -> Any:
+        tensors, expected = honest(*args)
+        expected["Y"][3] += 0.1
+        return tensors, expected
+
+    monkeypatch.setattr(host, "arguments_and_oracle", disturbed)
+    result = kbench("--bench", "saxpy_fp32", "--backend", "reference")
+    assert result.exit_code == 1 and "WRONG" in result.stdout
+
+
+@pytest.mark.usefixtures("no_device")
+def test_a_missing_compiler_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHOBOS_CXX", "no-such-compiler")
+    result = kbench("--bench", "saxpy_fp32")
+    assert result.exit_code == 0
+    assert "no-such-compiler" in result.stdout and " emulator  " not in result.stdout
+    asked = kbench("--bench", "saxpy_fp32", "--backend", "emulator")
+    assert asked.exit_code == 1 and "PH0" in asked.stdout
+
+
+@pytest.mark.usefixtures("no_device")
+def test_a_device_that_is_asked_for_and_missing() -> None:
+    result = kbench("--backend", "cuda")
+    assert result.exit_code == 1 and "error[PH0920]" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "args",
+    [
+        ["--bench", "sapxy_fp32"],
+        ["--autotune", "BR"],
+        ["--peak-fp32", "-1"],
+        ["--peak-fp32", "nan"],
+        ["--backend", "gpu"],
+        ["--csv", "--json"],
+        ["extra"],
+    ],
+)
+def test_wrong_usage(args: Sequence[str]) -> None:
+    result = kbench(*args)
+    assert result.exit_code == 2 and result.stdout == ""
+    if args[0] == "--bench":
+        assert "saxpy_fp32" in result.stderr
+
+
+class FakeDevice:
+    """Cases are not run on it: what the command does around them is under test."""
+
+    info = DeviceInfo(name="NVIDIA H200", capability=(9, 0), sm_count=132, clock_hz=1.98e9, l2_bytes=1, cuda="13.0")
+
+
+@pytest.fixture
+def peaks_seen(monkeypatch: pytest.MonkeyPatch) -> list[Peaks]:
+    """A machine with a device; the list holds the peaks that cases were given."""
+    seen: list[Peaks] = []
+
+    def run_case(bench: Bench, case: Case, device: Any, peaks: Peaks, **options: Any) -> gpu.Outcome:
+        seen.append(peaks)
+        if options["config"] == {"BR": 7}:
+            raise CompileError(Diagnostic(code="PH0308", message="`BR` cannot be 7"))
+        timings = {n: Timing(rounds_us=(t,), graph=False) for n, t in (("phobos", 100.0), ("cublas", 90.0))}
+        norms = ErrorNorms(max_abs=1e-5, mean_abs=1e-6, rmse=1e-6, rel_l2=1e-7)
+        variant = Variant(
+            config=options["config"], reason=None, searched=False, kinds=(), paths=(),
+            registers=64, spills=0, threads=128, shared_bytes=0,
+        )  # fmt: skip
+        rows = gpu._rows(bench, case, device, peaks, variant, norms, timings)
+        return gpu.Outcome(rows=tuple(rows), csv=tuple(gpu._csv(bench, case, peaks, timings)), notes=(), good=True)
+
+    monkeypatch.setattr(kbench_cli, "_on_gpu", lambda backend: True)
+    monkeypatch.setattr(device, "open_device", FakeDevice)
+    monkeypatch.setattr(gpu, "measured_copy_rate", lambda *args: 4.2e12)
+    monkeypatch.setattr(gpu, "run_case", run_case)
+    return seen
+
+
+@pytest.mark.usefixtures("peaks_seen")
+def test_results_are_merged_into_their_files(tmp_path: Path) -> None:
+    out = tmp_path / "results" / "h200"
+    assert kbench("--bench", "gemm_fp32", "--out", str(out)).exit_code == 0
+    result = kbench("--out", str(out))
+    assert result.exit_code == 0
+    assert sorted(p.name for p in out.iterdir()) == sorted(f"{n}.json" for n in NAMES)
+    rows = json.loads((out / "gemm_fp32.json").read_text())
+    assert [(r["case"], r["peer"], r["ratio"]) for r in rows] == [("M4096 N4096 K4096 f32", "cublas", 0.9)]
+    table = (tmp_path / "results" / "results.csv").read_text().splitlines()
+    assert table[0] == "benchmark,impl,precision,gflops,peak_gflops,pct_of_peak"
+    assert len(table) == 1 + 2 * len(NAMES)
+    assert "ratio" in result.stdout and "0.900" in result.stdout and "copy 4200 GB/s" in result.stdout
+
+
+@pytest.mark.usefixtures("peaks_seen")
+def test_quick_figures_are_no_results(tmp_path: Path) -> None:
+    result = kbench("--quick", "--out", str(tmp_path / "results" / "h200"))
+    assert result.exit_code == 0 and "nothing was written" in result.stdout
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_peaks_can_be_given(peaks_seen: list[Peaks]) -> None:
+    assert kbench("--bench", "gemm_fp32", "--peak-fp32", "60").exit_code == 0
+    assert peaks_seen[0].of("fp32") == 60e12 and peaks_seen[0].copy_bytes == 4.2e12
+
+
+@pytest.mark.usefixtures("peaks_seen")
+def test_machine_readable_output_is_alone_on_standard_output(tmp_path: Path) -> None:
+    rows = json.loads(kbench("--bench", "gemm_fp32", "--json").stdout)
+    assert rows[0]["median_us"] == 100.0
+    assert kbench("--bench", "gemm_fp32", "--csv").stdout.splitlines()[0] == ",".join(CSV_COLUMNS)
+    both = kbench("--bench", "gemm_fp32", "--csv", str(tmp_path / "r.csv"), "--json", str(tmp_path / "r.json"))
+    assert both.exit_code == 0 and (tmp_path / "r.csv").exists() and (tmp_path / "r.json").exists()
+
+
+@pytest.mark.usefixtures("peaks_seen")
+def test_a_case_that_fails_does_not_stop_the_others() -> None:
+    result = kbench("--bench", "gemm_fp32", "--autotune", "BR=7")
+    assert result.exit_code == 1 and "FAILED" in result.stdout and "PH0308" in result.stdout
+
+
+@pytest.mark.usefixtures("peaks_seen")
+def test_a_results_file_of_something_else_is_kept(tmp_path: Path) -> None:
+    (tmp_path / "gemm_fp32.json").write_text("{}")
+    result = kbench("--bench", "gemm_fp32", "--out", str(tmp_path))
+    assert result.exit_code == 1 and "error[PH1030]" in result.stderr
+    assert (tmp_path / "gemm_fp32.json").read_text() == "{}"
