@@ -64,6 +64,14 @@ def build_program(
     return print_kernel(schedule, source, configuration)
 
 
+def with_kinds(kernel: KernelIR, target: Target) -> KernelIR:
+    """The kernel with the kind of every product fixed as `build_program` for this target fixes it, for the reference:
+    it then rounds operands where the compiled kernel does. Raises CompileError where no product path exists."""
+    from phobos.passes import pipeline
+
+    return pipeline.choose(kernel, target).kernel
+
+
 def default_spec(kernel: KernelIR) -> Specialization:
     """Without arguments at hand: contiguous tensors on 16-byte boundaries, dims that are multiples of 16, 32-bit index."""
     return Specialization(

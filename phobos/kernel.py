@@ -351,7 +351,7 @@ class Kernel:
         configured, _ = self._configure(config, call, target)
         arrays = host.arrays(call, kind)
         if kind == "reference":
-            host.run_reference(self._frontend, configured, call, arrays, grid)
+            host.run_reference(self._frontend, configured, call, arrays, grid, target)
             return
         host.run_emulator(self._frontend, configured, call, arrays, grid, target)
 

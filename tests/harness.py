@@ -150,7 +150,9 @@ def gaps_untouched(arguments: Mapping[str, Any]) -> bool:
     """After a run on `strided_arguments`: nothing was written between the elements."""
     for value in arguments.values():
         if isinstance(value, np.ndarray):
-            gaps = value.base[1::2] if value.ndim == 1 else value.base[..., value.shape[-1] :]
+            whole = value.base
+            assert whole is not None
+            gaps = whole[1::2] if value.ndim == 1 else whole[..., value.shape[-1] :]
             if not (gaps == 77).all():
                 return False
     return True

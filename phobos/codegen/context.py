@@ -8,7 +8,8 @@ from phobos.codegen.expressions import PRIMARY, Environment, expression, linear_
 from phobos.codegen.writer import Writer
 from phobos.ir.abi import StrideArg
 from phobos.ir.c_names import c_identifier, c_type
-from phobos.ir.scheduled import Buffer, Expr, ForStmt, Fragment, FragmentRef, Literal, Schedule, walk
+from phobos.ir.scheduled import ForStmt, Schedule, walk
+from phobos.ir.storage import Buffer, Expr, Fragment, FragmentRef, Literal
 from phobos.ir.types import DType
 from phobos.layout.loops import Nest, plan
 from phobos.layout.positions import ThreadPositions
@@ -42,7 +43,9 @@ class Printer:
                 known *= d
             else:
                 names.append(c_identifier(d))
-        text = " * ".join([*names, *([str(known)] if known != 1 or not names else [])])
+        # Gathered positions are 32 bits wide: with 64-bit offsets the product must not be.
+        literal = f"{known}LL" if self.schedule.index_bits == 64 and not names and known != 1 else str(known)
+        text = " * ".join([*names, *([literal] if known != 1 or not names else [])])
         return "" if text == "1" else text if len(names) + (known != 1) <= 1 else f"({text})"
 
     def pointer(self, buffer: Buffer, const: bool = False) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from phobos.ir.c_names import c_type
-from phobos.ir.scheduled import (
+from phobos.ir.storage import (
     Apply,
     Buffer,
     BufferRef,
@@ -203,8 +203,11 @@ def _function(e: Apply, args: list[Text], dtype: DType, env: Environment) -> Tex
             return Text(f"({signed})(({unsigned}){args[0].at(UNARY)} {op} ({unsigned}){args[1].at(UNARY)})", UNARY)
         text = f"{args[0].at(level)} {op} {args[1].at(level + 1)}"
         return _narrow_integer(Text(text, level), dtype)
-    prefix = "ph_fast_" if e.fast and dtype.is_float else "ph_"
-    return _narrow_integer(Text(f"{prefix}{fn}({', '.join(a.text for a in args)})", PRIMARY), dtype)
+    arguments = ", ".join(a.text for a in args)
+    if dtype.is_integer:
+        # The type is named: small integers and their literals are int in C++, positions may be narrower than indexes.
+        return Text(f"ph_{fn}<{c_type(dtype, env.index_bits)}>({arguments})", PRIMARY)
+    return Text(f"{'ph_fast_' if e.fast and dtype.is_float else 'ph_'}{fn}({arguments})", PRIMARY)
 
 
 def _narrow_integer(text: Text, dtype: DType) -> Text:

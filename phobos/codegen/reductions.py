@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from phobos.codegen.context import Printer
-from phobos.ir.scheduled import (
-    Expr,
-    Fragment,
-    FragmentRef,
-    ReduceCollect,
-    ReducePublish,
-    ReduceRegisters,
-    ScanShared,
-)
+from phobos.ir.scheduled import ReduceCollect, ReducePublish, ReduceRegisters, ScanShared
+from phobos.ir.storage import Expr, Fragment, FragmentRef
 from phobos.ir.types import DType
 from phobos.layout.loops import Nest, loops, plan
 from phobos.layout.register import RegisterLayout
@@ -108,6 +101,18 @@ def _target_register(nest: Nest, axes: tuple[int, ...]) -> str:
     return nest.register(lambda a: a not in axes)
 
 
+def _line_position(nest: Nest, axes: tuple[int, ...]) -> str:
+    """The row-major position of the current register along the reduced axes."""
+    terms: list[str] = []
+    weight = 1
+    for axis in reversed(axes):
+        position = nest.position(axis)
+        if position != "0":
+            terms.append(position if weight == 1 else f"({position}) * {weight}")
+        weight *= nest.layout.shape[axis]
+    return " + ".join(terms) or "0"
+
+
 def in_warp(p: Printer, s: ReduceRegisters) -> None:
     """Registers of the thread in order, then lanes by butterfly: every lane of a line ends with its result."""
     w = p.writer
@@ -126,7 +131,7 @@ def in_warp(p: Printer, s: ReduceRegisters) -> None:
     with loops(w, outer) if outer else _block(p):
         step.begin()
         value = p.element(s.value, nest)
-        index = nest.position(s.axes[0]) if step.indexed else ""
+        index = _line_position(nest, s.axes) if step.indexed else ""
         with loops(w, inner):
             if padded:
                 w.open(f"if (PH_GUARD({padded}))")

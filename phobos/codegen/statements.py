@@ -17,14 +17,10 @@ from phobos.ir.scheduled import (
     AtomicScalar,
     Barrier,
     BreakStmt,
-    Buffer,
     ContinueStmt,
     Contract,
     DeclareFragment,
-    Expr,
     ForStmt,
-    Fragment,
-    FragmentRef,
     GatherAxis,
     GlobalToShared,
     GlobalView,
@@ -33,7 +29,6 @@ from phobos.ir.scheduled import (
     LoadScalar,
     Map,
     MoveRegisters,
-    Position,
     PrintStmt,
     RangeAxis,
     ReduceCollect,
@@ -48,6 +43,7 @@ from phobos.ir.scheduled import (
     WhileStmt,
     WriteShared,
 )
+from phobos.ir.storage import Buffer, Expr, Fragment, FragmentRef, Position
 from phobos.ir.types import DType
 from phobos.layout.loops import loops, one_liner, plan
 from phobos.transfer import cp_async, plain

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from phobos.ir.types import DType
 
 # Names that the emitted text uses itself, C++ keywords, and names that are macros or functions in a prelude.
@@ -33,9 +35,15 @@ C_TYPES = {
 }
 
 
+# Names that the printer makes: positions and parts of threads, strides of tensors.
+_GENERATED = re.compile(r"(pos|part|owner)_\d+|\w+_stride\d+")
+
+
 def c_identifier(name: str) -> str:
-    """The C name of a kernel parameter or dim."""
-    return f"{name}_" if name in RESERVED or name.startswith(("ph_", "PH_", "__")) else name
+    """The C name of a kernel parameter or dim; different for different names."""
+    plain = name.rstrip("_")
+    taken = plain in RESERVED or _GENERATED.fullmatch(plain) or name.startswith(("ph_", "PH_", "__"))
+    return f"{name}_" if taken else name
 
 
 def c_type(dtype: DType, index_bits: int) -> str:

@@ -10,6 +10,21 @@ from dataclasses import fields
 
 from phobos.ir import scheduled as s
 from phobos.ir.printer import print_dim, print_literal
+from phobos.ir.storage import (
+    Apply,
+    Buffer,
+    BufferRef,
+    Convert,
+    Expr,
+    Fragment,
+    FragmentRef,
+    Literal,
+    Position,
+    ScalarRef,
+    ScalarVar,
+    Special,
+    expr_walk,
+)
 
 _INFIX = {
     "add": "+",
@@ -44,8 +59,9 @@ def print_schedule(schedule: s.Schedule) -> str:
     fragments, buffers = _storage(schedule)
     for buffer in buffers:
         offset = schedule.offsets.get(buffer)
+        ring = f", ring of {buffer.stages} stages" if buffer.stages > 1 else ""
         place = f"at byte {offset}" if offset is not None else "not placed"
-        out.append(f"  {buffer.name}: {buffer.dtype}, {buffer.bytes} bytes {place}, {buffer.layout}")
+        out.append(f"  {buffer.name}: {buffer.dtype}, {buffer.bytes} bytes {place}, {buffer.layout}{ring}")
     out.append("registers")
     out += [f"  {f.name}: {f.dtype}, {f.layout}" for f in fragments]
     out.append("body")
@@ -53,21 +69,21 @@ def print_schedule(schedule: s.Schedule) -> str:
     return "\n".join(out) + "\n"
 
 
-def _storage(schedule: s.Schedule) -> tuple[list[s.Fragment], list[s.Buffer]]:
+def _storage(schedule: s.Schedule) -> tuple[list[Fragment], list[Buffer]]:
     """Fragments and buffers in the order of their first use."""
-    fragments: dict[s.Fragment, None] = {}
-    buffers: dict[s.Buffer, None] = dict.fromkeys(schedule.offsets)
+    fragments: dict[Fragment, None] = {}
+    buffers: dict[Buffer, None] = dict.fromkeys(schedule.offsets)
     for statement in s.walk(schedule.body):
         for item in _items(statement):
-            if isinstance(item, s.Fragment):
+            if isinstance(item, Fragment):
                 fragments.setdefault(item)
-            elif isinstance(item, s.Buffer):
+            elif isinstance(item, Buffer):
                 buffers.setdefault(item)
-            elif isinstance(item, s.Expr):
-                for e in s.expr_walk(item):
-                    if isinstance(e, s.FragmentRef):
+            elif isinstance(item, Expr):
+                for e in expr_walk(item):
+                    if isinstance(e, FragmentRef):
                         fragments.setdefault(e.fragment)
-                    elif isinstance(e, s.BufferRef):
+                    elif isinstance(e, BufferRef):
                         buffers.setdefault(e.buffer)
     return list(fragments), list(buffers)
 
@@ -105,9 +121,9 @@ def _statement(statement: s.Stmt) -> str:
 
 
 def _value(value: object) -> str:
-    if isinstance(value, s.Expr):
+    if isinstance(value, Expr):
         return print_expression(value)
-    if isinstance(value, (s.Fragment, s.Buffer, s.ScalarVar)):
+    if isinstance(value, (Fragment, Buffer, ScalarVar)):
         return value.name
     if isinstance(value, s.GlobalView):
         return _view(value)
@@ -133,24 +149,24 @@ def _view(view: s.GlobalView) -> str:
     return f"{view.tensor}[{', '.join(axes)}] by {view.vector}"
 
 
-def print_expression(e: s.Expr) -> str:
+def print_expression(e: Expr) -> str:
     """An element-level expression, fully parenthesised; `@i` is the position along axis i."""
-    if isinstance(e, s.Literal):
+    if isinstance(e, Literal):
         return print_literal(e.value)
-    if isinstance(e, s.ScalarRef):
+    if isinstance(e, ScalarRef):
         return e.name
-    if isinstance(e, s.Special):
+    if isinstance(e, Special):
         return f"{e.kind}.{'xyz'[e.axis]}"
-    if isinstance(e, s.FragmentRef):
+    if isinstance(e, FragmentRef):
         return e.fragment.name + (f"<{', '.join(map(str, e.axes))}>" if e.axes is not None else "")
-    if isinstance(e, s.Position):
+    if isinstance(e, Position):
         return f"@{e.axis}"
-    if isinstance(e, s.BufferRef):
+    if isinstance(e, BufferRef):
         guard = f" if {print_expression(e.guard)} else {print_literal(e.fill)}" if e.guard is not None else ""
         return f"{e.buffer.name}[{', '.join(map(print_expression, e.at))}]{guard}"
-    if isinstance(e, s.Convert):
+    if isinstance(e, Convert):
         return f"{e.dtype}({print_expression(e.arg)})"
-    if isinstance(e, s.Apply):
+    if isinstance(e, Apply):
         if e.fn in _INFIX and len(e.args) == 2:
             return f"({print_expression(e.args[0])} {_INFIX[e.fn]} {print_expression(e.args[1])})"
         return f"{e.fn}{'.fast' if e.fast else ''}({', '.join(map(print_expression, e.args))})"

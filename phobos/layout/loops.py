@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from phobos.ir.scheduled import Expr, Fragment, FragmentRef, Position, expr_walk
+from phobos.ir.storage import Expr, Fragment, FragmentRef, Position, expr_walk
 from phobos.layout.positions import ThreadPositions
 from phobos.layout.register import RegisterLayout
 from phobos.layout.text import TextWriter

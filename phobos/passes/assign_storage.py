@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from phobos.contraction.interface import ContractionPlan
 from phobos.ir.abi import AbiArg, DimArg, ScalarArg, Specialization, StrideArg, TensorArg
 from phobos.ir.c_names import c_identifier
-from phobos.ir.scheduled import Schedule, ScalarRef
+from phobos.ir.scheduled import Schedule
+from phobos.ir.storage import ScalarRef
 from phobos.ir.tile import (
     Assert,
     Atomic,

@@ -6,23 +6,16 @@ from dataclasses import dataclass, replace
 
 from phobos.ir.scheduled import (
     AsyncCopy,
-    Apply,
     AtomicGlobal,
     AtomicScalar,
-    Buffer,
-    BufferRef,
     Contract,
-    Expr,
     ForStmt,
-    Fragment,
     GlobalToShared,
     GlobalView,
     IfStmt,
-    Literal,
     LoadGlobal,
     LoadScalar,
     Map,
-    Position,
     PrintStmt,
     ReduceCollect,
     ReducePublish,
@@ -34,8 +27,8 @@ from phobos.ir.scheduled import (
     StoreScalar,
     WhileStmt,
     WriteShared,
-    expr_walk,
 )
+from phobos.ir.storage import Apply, Buffer, BufferRef, Expr, Fragment, Literal, Position, expr_walk
 from phobos.layout.register import RegisterLayout
 
 READ, WRITE, ATOMIC = "read", "write", "atomic"
@@ -47,7 +40,8 @@ PIPELINE, PROLOGUE = "pipeline", "prologue"
 class Access:
     """One access by all threads together. `threads` is the layout that says which thread touches which element, or
     None where that is not one to one. `box`: the part of a buffer, as (start, end) for each axis, None for unknown.
-    `earlier` names loops of which this happened in an earlier iteration."""
+    `earlier` names loops of which this happened in an earlier iteration, `left` those that have ended since: if they
+    run again, the iteration may be an earlier one, the same or a later one."""
 
     resource: Buffer | str
     mode: str
@@ -56,9 +50,13 @@ class Access:
     threads: RegisterLayout | str | None = None
     box: tuple[tuple[int, int], ...] | None = None
     earlier: frozenset[str] = frozenset()
+    left: frozenset[str] = frozenset()
 
     def aged(self, loop: str) -> "Access":
         return replace(self, earlier=self.earlier | {loop})
+
+    def out_of(self, loop: str) -> "Access":
+        return replace(self, left=self.left | {loop})
 
 
 def accesses(s: Stmt) -> list[Access]:
@@ -128,7 +126,7 @@ def _expressions(s: Stmt) -> list[Expr]:
 
 
 def conflict(a: Access, b: Access, offsets: dict[Buffer, int], overlap: frozenset[str]) -> bool:
-    """May `a` and, later, `b` be by different threads on the same byte, one of them a write?"""
+    """May `a` and, after it, `b` (which happens now) be by different threads on the same byte, one of them a write?"""
     if a.mode == b.mode and a.mode in (READ, ATOMIC):
         return False
     if isinstance(a.resource, Buffer) or isinstance(b.resource, Buffer):
@@ -146,16 +144,16 @@ def conflict(a: Access, b: Access, offsets: dict[Buffer, int], overlap: frozense
         return a.resource in overlap and b.resource in overlap
     if a.view is None or b.view is None:
         return True
-    aged = a.earlier ^ b.earlier
     varies = a.view.varies | b.view.varies
-    moved = {loop for loop in aged if loop in varies or "carried" in varies}
+    other = a.earlier - a.left  # loops known to be in another iteration
+    moved = {loop for loop in a.earlier | a.left if loop in varies or "carried" in varies}
     if not moved and _disjoint(a.view, b.view):
         return False
     if a.view.key == b.view.key:
-        if moved & a.view.distinct:
+        if moved & other & a.view.distinct:
             return False  # another iteration, other positions
-        if not moved and _same_threads(a, b):
-            return False
+        if moved <= a.view.distinct and _same_threads(a, b):
+            return False  # the same positions or entirely other ones
     return True
 
 

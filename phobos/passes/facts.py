@@ -11,6 +11,7 @@ from phobos.ir.abi import Specialization
 from phobos.ir.dims import DimBinary, DimConst, DimExpr, DimName
 from phobos.ir.tile import (
     AtIndex,
+    Atomic,
     AxisRange,
     Cast,
     Compute,
@@ -18,13 +19,31 @@ from phobos.ir.tile import (
     For,
     GridSize,
     KernelIR,
+    Load,
     Op,
     ProgramId,
+    Store,
     Value,
     View,
+    While,
 )
 from phobos.ir.types import DType
 from phobos.ir.walk import kernel_ops, walk
+
+
+def _changing(kernel: KernelIR, overlap: frozenset[str]) -> set[Value]:
+    """Results of reads in loops, of memory that the kernel writes."""
+    written = {op.view.tensor.name for op in kernel_ops(kernel) if isinstance(op, (Store, Atomic))}
+    if written & overlap:
+        written |= overlap
+    out: set[Value] = set()
+    for loop in kernel_ops(kernel):
+        if isinstance(loop, (For, While)):
+            for block in loop.blocks():
+                for op in walk(block):
+                    if isinstance(op, Atomic) or isinstance(op, Load) and op.view.tensor.name in written:
+                        out.update(op.defined())
+    return out
 
 
 class ScalarFacts:
@@ -36,6 +55,7 @@ class ScalarFacts:
         self._def: dict[Value, Op] = {}
         self._loop: dict[Value, For] = {}
         self._params: set[Value] = set()
+        self._changing = _changing(kernel, spec.overlap)
         for op in kernel_ops(kernel):
             for v in op.defined():
                 self._def[v] = op
@@ -148,7 +168,8 @@ class ScalarFacts:
     # --- motion ----------------------------------------------------------------------------
 
     def loops_of(self, v: Value) -> tuple[Value, ...]:
-        """Loop indexes and loop-carried values that `v` is computed from."""
+        """Loop indexes that `v` is computed from, and whatever else may change from one iteration to another:
+        loop-carried values, and reads in a loop of memory that the kernel writes."""
         out: dict[Value, None] = {}
         todo, seen = [v], set()
         while todo:
@@ -156,7 +177,7 @@ class ScalarFacts:
             if x in seen:
                 continue
             seen.add(x)
-            if x in self._loop or x in self._params:
+            if x in self._loop or x in self._params or x in self._changing:
                 out.setdefault(x)
             op = self._def.get(x)
             if op is not None:
@@ -165,6 +186,14 @@ class ScalarFacts:
                 for block in op.blocks():
                     todo.extend(o for inner in walk(block) for o in inner.operands())
         return tuple(out)
+
+    def steps_apart(self, v: Value, index: Value, length: int) -> bool:
+        """Does the loop of `index`, and nothing else, move `v`: by at least `length` from one iteration to the next, and
+        through the same values whenever the loop runs?"""
+        if self.loops_of(v) != (index,) or index not in self._loop or self.loops_of(self._loop[index].lo):
+            return False
+        step = self.advance(v, index)
+        return step is not None and abs(step) >= length
 
     def base_offset(self, v: Value) -> tuple[Value | None, int]:
         """v as base + constant; base None if v is the constant."""

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision
-from phobos.ir.scheduled import Buffer, ForStmt, Schedule, Stmt, WhileStmt, nested
+from phobos.ir.scheduled import ForStmt, Schedule, Stmt, WhileStmt, nested
+from phobos.ir.storage import Buffer
 from phobos.passes.effects import accesses
 from phobos.target import STATIC_SHARED_LIMIT, Target
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from phobos.contraction.interface import ContractionPlan
 from phobos.diagnostics import CompileError
 from phobos.ir.abi import Decision, Specialization
 from phobos.ir.scheduled import Schedule
-from phobos.ir.tile import KernelIR
+from phobos.ir.tile import Dot, KernelIR
 from phobos.passes import (
     assign_layouts,
     assign_storage,
@@ -36,8 +37,40 @@ class Lowered:
     schedule: Schedule
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """The simplified tile IR with a plan for every product, whose kinds are thereby fixed."""
+
+    kernel: KernelIR
+    threads: int
+    plans: dict[Dot, ContractionPlan]
+    decisions: tuple[Decision, ...]
+
+
 def _ignore(stage: str, state: KernelIR | Schedule) -> None:
     return None
+
+
+def choose(
+    kernel: KernelIR, target: Target, spec: Specialization | None = None, observe: Observer = _ignore
+) -> Chosen:
+    """Tile IR to tile IR: algebra, bounds (where a specialization is given), and how each product is computed."""
+    overlap = spec.overlap if spec is not None else frozenset()
+    kernel = simplify.run(kernel, overlap)
+    observe("simplify", kernel)
+    kernel = hoist.run(kernel, overlap)
+    observe("hoist", kernel)
+    kernel = simplify.run(kernel, overlap)
+    observe("simplify again", kernel)
+    if spec is not None:
+        kernel = prove_bounds.run(kernel, spec)
+        observe("prove_bounds", kernel)
+    threads, thread_decision = choose_threads.run(kernel)
+    plans, contraction_decisions = choose_contractions.run(kernel, threads, target)
+    kernel = choose_contractions.fix_kinds(kernel, plans)
+    observe("choose_contractions", kernel)
+    bound = dict(choose_contractions.rebind(kernel, plans))
+    return Chosen(kernel, threads, bound, (thread_decision, *contraction_decisions))
 
 
 def run(
@@ -50,21 +83,8 @@ def run(
     observe: Observer = _ignore,
 ) -> Lowered:
     """Runs every pass in order; `observe` sees the state after each. Raises CompileError for what cannot be lowered."""
-    # --- tile IR to tile IR
-    kernel = simplify.run(kernel, spec.overlap)
-    observe("simplify", kernel)
-    kernel = hoist.run(kernel, spec.overlap)
-    observe("hoist", kernel)
-    kernel = simplify.run(kernel, spec.overlap)
-    observe("simplify again", kernel)
-    kernel = prove_bounds.run(kernel, spec)
-    observe("prove_bounds", kernel)
-    # --- decisions about it
-    threads, thread_decision = choose_threads.run(kernel)
-    plans, contraction_decisions = choose_contractions.run(kernel, threads, target)
-    kernel = choose_contractions.fix_kinds(kernel, plans)
-    plans = {op: plan for op, plan in choose_contractions.rebind(kernel, plans)}
-    observe("choose_contractions", kernel)
+    chosen = choose(kernel, target, spec, observe)
+    kernel, threads, plans = chosen.kernel, chosen.threads, chosen.plans
     facts = ScalarFacts(kernel, spec)
     place = placement.analyse(kernel)
     layouts = assign_layouts.run(kernel, plans, place, facts, threads)
@@ -78,7 +98,7 @@ def run(
         if v not in place.inlined and v not in place.staged and v not in place.deferred
     )
     schedule = replace(
-        schedule, decisions=(thread_decision, *contraction_decisions, *dict.fromkeys(layout_decisions), *schedule.decisions)
+        schedule, decisions=(*chosen.decisions, *dict.fromkeys(layout_decisions), *schedule.decisions)
     )
     observe("assign_storage", schedule)
     schedule = _stage_and_pack(schedule, kernel, target)

@@ -97,7 +97,7 @@ class _Analysis:
             # Values carried by a `while` change from one iteration to the next like an index does.
             aged = frozenset(a.aged(name) for a in back)
             if aged <= entry:
-                return entry_body | frame[0] | back
+                return frozenset(a if a in state else a.out_of(name) for a in entry_body | frame[0] | back)
             entry = entry | aged
 
 

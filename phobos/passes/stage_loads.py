@@ -16,7 +16,6 @@ from dataclasses import replace
 
 from phobos.ir.abi import Decision
 from phobos.ir.scheduled import (
-    Apply,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
@@ -25,30 +24,24 @@ from phobos.ir.scheduled import (
     AtomicScalar,
     Barrier,
     BreakStmt,
-    Buffer,
     Contract,
-    Expr,
     ForStmt,
     GatherAxis,
     GlobalToShared,
     GlobalView,
     IfStmt,
-    Literal,
     LoadScalar,
     RangeAxis,
     ReturnStmt,
-    ScalarRef,
-    ScalarVar,
     Schedule,
     SetScalar,
     Stmt,
     StoreGlobal,
     StoreScalar,
     WhileStmt,
-    expr_walk,
-    substitute,
     walk,
 )
+from phobos.ir.storage import Apply, Buffer, Expr, Literal, ScalarRef, ScalarVar, expr_walk, substitute
 from phobos.ir.types import DType
 from phobos.target import Target
 from phobos.transfer import cp_async

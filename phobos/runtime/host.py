@@ -30,15 +30,17 @@ def arrays(call: Call, backend: str) -> dict[str, np.ndarray]:
 
 
 def run_reference(
-    frontend: Frontend, configured: Configured, call: Call, host_arrays: dict[str, Any], grid: Any
+    frontend: Frontend, configured: Configured, call: Call, host_arrays: dict[str, Any], grid: Any, target: Target
 ) -> None:
     """The typed tile IR on NumPy."""
     from phobos import reference
+    from phobos.compiler import with_kinds
 
     blocks = grid_of(configured.facts, call, grid)
     if 0 in blocks:
         return
-    kernel = frontend.ir(configured.request)
+    # The kinds of products are the compiler's choice for the target at hand: what the reference rounds, the device rounds.
+    kernel = with_kinds(frontend.ir(configured.request), target)
     reference.run(kernel, {**host_arrays, **call.scalars}, grid=blocks, source=frontend.source)
 
 

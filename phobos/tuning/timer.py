@@ -148,11 +148,11 @@ class CudaTimer:
 
     def seconds(self, loaded: Loaded, launches: int) -> float:
         driver = self._driver
+        if launches > 1 and loaded.graph_launches != launches:
+            self._capture(loaded, launches)
         for clone in self._clones_of(loaded.facts.written):
             if any(t.read for t in loaded.facts.tensors if t.name in clone.names):
                 self._restore(clone)
-        if launches > 1 and loaded.graph_launches != launches:
-            self._capture(loaded, launches)
         driver.call("cuEventRecord", self._first, self._stream)
         if launches > 1 and loaded.graph is not None:
             driver.call("cuGraphLaunch", loaded.graph, self._stream)
@@ -212,7 +212,8 @@ class CudaTimer:
         self._forget_graph(loaded)
         loaded.graph_launches = launches
         try:
-            driver.call("cuStreamBeginCapture", self._stream, driver.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL)
+            mode = driver.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+            driver.call("cuStreamBeginCapture", self._stream, mode)
             try:
                 for _ in range(launches):
                     loaded.launcher.launch(self._stream, *loaded.values)

@@ -45,6 +45,13 @@ def _sizes(**axes: int | tuple[int, ...]) -> list[dict[str, int]]:
     return [dict(zip(axes, extents, strict=True)) for extents in itertools.product(*choices)]
 
 
+def _trips(tile: int, most: int = 6, *, ragged: bool = True) -> tuple[int, ...]:
+    """Extents for which a loop over tiles makes `most` .. 1 trips, the last one whole or (first here) ragged: a ring of
+    buffers is filled and drained in all ways."""
+    whole = range(most * tile, 0, -tile)
+    return (*(n - tile + tile // 2 + 1 for n in whole if ragged), *whole)
+
+
 # Extents that end within a tile, and extents of whole tiles: a mask of one axis shows where the others are whole.
 ENTRIES = [
     Entry("saxpy_fp32", "saxpy", {"BN": 256}, _sizes(N=601)),
@@ -52,22 +59,37 @@ ENTRIES = [
     Entry("softmax_fp32", "softmax", {"BR": 2, "BN": 64}, _sizes(M=(5, 4), N=(50, 64, 210, 192))),
     Entry("softmax_fp32", "softmax", {"BR": 2, "BN": 64}, _sizes(M=(5, 4), N=(48, 64, 208, 192))),
     Entry("layernorm_fp32", "layernorm", {"BR": 2, "BN": 64}, _sizes(M=(5, 4), N=(50, 64, 210, 192))),
-    Entry("gemm_fp32", "gemm", {"BM": 32, "BN": 32, "BK": 8}, _sizes(M=(37, 64), N=(41, 64), K=(27, 24))),
-    Entry("gemm_fp32", "gemm", {"BM": 32, "BN": 64, "BK": 32}, _sizes(M=(48, 64), N=(80, 128), K=(112, 96))),
-    Entry("flash_attention_fp32", "flash_attention", {"D": 64, "BR": 16, "BC": 16}, _sizes(Nq=16, Nk=64, D=64)),
-    Entry("flash_attention_fp32", "flash_attention", {"D": 64, "BR": 4, "BC": 8}, _sizes(Nq=8, Nk=32, D=64)),
+    Entry("gemm_fp32", "gemm", {"BM": 32, "BN": 32, "BK": 8}, _sizes(M=(37, 64), N=(41, 64), K=_trips(8))),
+    Entry(
+        "gemm_fp32",
+        "gemm",
+        {"BM": 32, "BN": 64, "BK": 32},
+        _sizes(M=(48, 64), N=(80, 128), K=(112, 16, 48, 80, 144, 176, 32, 64, 96, 128, 160, 192)),
+    ),
+    Entry(
+        "flash_attention_fp32",
+        "flash_attention",
+        {"D": 64, "BR": 16, "BC": 16},
+        _sizes(Nq=16, Nk=_trips(16, ragged=False), D=64),
+    ),
+    Entry(
+        "flash_attention_fp32",
+        "flash_attention",
+        {"D": 64, "BR": 4, "BC": 8},
+        _sizes(Nq=8, Nk=_trips(8, ragged=False), D=64),
+    ),
     Entry(
         "masked_attention_fp32",
         "masked_attention",
         {"D": 16, "BR": 16, "BC": 16},
-        _sizes(Nq=(37, 32), Nk=(70, 64), D=16),
+        _sizes(Nq=(37, 32), Nk=_trips(16), D=16),
         consts={"causal": False},
     ),
     Entry(
         "masked_attention_fp32",
         "masked_attention",
         {"D": 32, "BR": 32, "BC": 16},
-        _sizes(Nq=(45, 64), Nk=(70, 64), D=32),
+        _sizes(Nq=(45, 64), Nk=_trips(16), D=32),
         consts={"causal": True},
     ),
     Entry("transpose", "transpose_matrix", {"BM": 16, "BN": 32}, _sizes(M=(37, 32), N=(45, 64))),
@@ -84,12 +106,14 @@ ENTRIES = [
     Entry("permute_rows", "permute_rows", {"BN": 8, "BD": 32}, _sizes(N=(13, 16), D=(37, 32)), threads=128),
     Entry("rope", "rope", {"D": 64, "BN": 16}, _sizes(N=21, H=2, D=64), threads=128),
     Entry("embedding", "embedding_grad", {"BN": 8, "BD": 32}, _sizes(N=(13, 16), V=10, D=(37, 32)), threads=128),
-    Entry("gemm_fp32", "gemm", {"BM": 64, "BN": 64, "BK": 16}, _sizes(M=(70, 64), N=(67, 64), K=(50, 48)), threads=128),
+    Entry(
+        "gemm_fp32", "gemm", {"BM": 64, "BN": 64, "BK": 16}, _sizes(M=(70, 64), N=(67, 64), K=_trips(16)), threads=128
+    ),
     Entry(
         "masked_attention_fp32",
         "masked_attention",
         {"D": 16, "BR": 32, "BC": 32},
-        _sizes(Nq=(45, 64), Nk=(100, 96), D=16),
+        _sizes(Nq=(45, 64), Nk=_trips(32), D=16),
         consts={"causal": True},
         threads=128,
     ),
@@ -97,7 +121,7 @@ ENTRIES = [
         "gemm_int8",
         "gemm_int8",
         {"BM": 32, "BN": 32, "BK": 32},
-        _sizes(M=(40, 32), N=(45, 32), K=(70, 96)),
+        _sizes(M=(40, 32), N=(45, 32), K=_trips(32)),
         threads=128,
     ),
     Entry("argmax_rows", "argmax_rows", {"BR": 2, "BN": 64}, _sizes(M=(5, 4), N=(210, 192))),
@@ -113,7 +137,7 @@ ENTRIES = [
     Entry("matvec", "matvec", {"BM": 4, "BK": 64}, _sizes(M=(7, 8), K=(210, 192))),
     Entry("sum_squares", "sum_squares", {"BN": 128}, _sizes(N=9001)),
     Entry("searchsorted", "searchsorted", {"BN": 64}, _sizes(L=33, N=100)),
-    Entry("gemm_int8", "gemm_int8", {"BM": 16, "BN": 32, "BK": 16}, _sizes(M=(21, 32), N=(45, 64), K=(57, 48))),
+    Entry("gemm_int8", "gemm_int8", {"BM": 16, "BN": 32, "BK": 16}, _sizes(M=(21, 32), N=(45, 64), K=_trips(16))),
     Entry("quantize_rows", "quantize_rows", {"BR": 4, "BN": 64}, _sizes(M=(6, 8), N=(210, 192))),
 ]
 

@@ -41,7 +41,7 @@ template<class P, class T> PH_I T ph_atomic_cas(P p, long long i, T compare, T v
   PH_ATOMIC_PLAIN(name, float, expression) PH_ATOMIC_PLAIN(name, double, expression) \
   PH_ATOMIC_PLAIN(name, int, wrapping) \
   PH_ATOMIC_PLAIN(name, unsigned, wrapping) PH_ATOMIC_PLAIN(name, ph_i64, wrapping) \
-  PH_ATOMIC_NARROW(name, ph_half, ph_h2f, ph_f2h, expression)
+  PH_ATOMIC_NARROW(name, ph_half, ph_h2f, ph_f2h, expression) \
   PH_ATOMIC_NARROW(name, ph_bf16, ph_b2f, ph_f2b, expression)
 PH_ATOMIC(ph_atomic_add, a + b, (decltype(a + 0))((ph_u64)a + (ph_u64)b))
 PH_ATOMIC(ph_atomic_max, ph_max(a, b), ph_max(a, b))

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from phobos.contraction.interface import ContractionPlan
 from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision, Specialization
-from phobos.ir.c_names import RESERVED, c_identifier
-from phobos.ir.scheduled import Buffer, DeclareFragment, Expr, Fragment, Literal, ScalarRef, SetScalar, Stmt, ScalarVar
+from phobos.ir.c_names import c_identifier
+from phobos.ir.scheduled import DeclareFragment, SetScalar, Stmt
+from phobos.ir.storage import Buffer, Expr, Fragment, Literal, ScalarRef, ScalarVar
 from phobos.ir.tile import Block, Dot, KernelIR, Value
 from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout
@@ -72,14 +73,14 @@ class Lowering:
         if base[0].isdigit() or base.startswith(("ph_", "PH_", "__")):
             base = "t_" + base
         count = self._names.get(base)
-        if count is None and base not in RESERVED:
+        if count is None and c_identifier(base) == base:
             self._names[base] = 0
             return base
         count = count or 0
         while True:
             count += 1
             candidate = f"{base}_{count}"
-            if candidate not in self._names:
+            if candidate not in self._names and c_identifier(candidate) == candidate:
                 self._names[base] = count
                 self._names[candidate] = 0
                 return candidate

@@ -5,24 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from phobos.ir.scheduled import (
-    BreakStmt,
-    ContinueStmt,
-    Expr,
-    ForStmt,
-    Fragment,
-    FragmentRef,
-    IfStmt,
-    Literal,
-    Map,
-    ReturnStmt,
-    ScalarRef,
-    ScalarVar,
-    SetScalar,
-    Stmt,
-    WhileStmt,
-    expr_walk,
-)
+from phobos.ir.scheduled import BreakStmt, ContinueStmt, ForStmt, IfStmt, Map, ReturnStmt, SetScalar, Stmt, WhileStmt
+from phobos.ir.storage import Expr, Fragment, FragmentRef, Literal, ScalarRef, ScalarVar, expr_walk
 from phobos.ir.tile import Block, Break, Continue, For, If, Op, Return, Value, While, Yield
 from phobos.ir.types import DType
 from phobos.ir.walk import walk

@@ -5,21 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from phobos.ir.abi import Decision
-from phobos.ir.scheduled import (
+from phobos.ir.scheduled import Contract, Map, MoveRegisters, WriteShared
+from phobos.ir.storage import (
     Apply,
     Buffer,
     BufferRef,
-    Contract,
     Convert,
     Expr,
     Fragment,
     FragmentRef,
     Literal,
-    Map,
-    MoveRegisters,
     Position,
     Special,
-    WriteShared,
 )
 from phobos.ir.tile import Broadcast, Cast, Compute, Constant, Dot, GridSize, Iota, Op, ProgramId, Value
 from phobos.ir.types import DType

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from phobos.ir.scheduled import (
-    Apply,
     AssertStmt,
     AtAxis,
     AtomicGlobal,
     AtomicScalar,
+    GatherAxis,
+    GlobalToShared,
+    GlobalView,
+    LoadGlobal,
+    LoadScalar,
+    Map,
+    MoveRegisters,
+    PrintStmt,
+    RangeAxis,
+    ScanShared,
+    StoreGlobal,
+    StoreScalar,
+    WriteShared,
+)
+from phobos.ir.storage import (
+    Apply,
     Buffer,
     BufferRef,
     Convert,
     Expr,
     Fragment,
     FragmentRef,
-    GatherAxis,
-    GlobalToShared,
-    GlobalView,
     Literal,
-    LoadGlobal,
-    LoadScalar,
-    Map,
-    MoveRegisters,
     Position,
-    PrintStmt,
-    RangeAxis,
     ScalarRef,
     ScalarVar,
-    ScanShared,
-    StoreGlobal,
-    StoreScalar,
-    WriteShared,
 )
 from phobos.ir.tile import (
     Assert,
@@ -117,10 +119,7 @@ def _motion(ctx: Lowering, view: View) -> tuple[tuple[tuple[object, int, int], .
             continue
         base, offset = ctx.facts.base_offset(value)
         spans.append((base, offset, length))
-        for v in loops:
-            step = ctx.facts.advance(value, v)
-            if step is not None and abs(step) >= length:
-                distinct.add(ctx.loop_name(v))
+        distinct.update(ctx.loop_name(v) for v in loops if ctx.facts.steps_apart(value, v, length))
     return tuple(spans), frozenset(varies), frozenset(distinct)
 
 

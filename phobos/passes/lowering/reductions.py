@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from phobos.ir.scheduled import (
-    Apply,
-    Buffer,
-    Convert,
-    Expr,
-    Fragment,
-    FragmentRef,
-    Map,
-    ReduceCollect,
-    ReducePublish,
-    ReduceRegisters,
-    ScalarRef,
-)
+from phobos.ir.scheduled import Map, ReduceCollect, ReducePublish, ReduceRegisters
+from phobos.ir.storage import Apply, Buffer, Convert, Expr, Fragment, FragmentRef, ScalarRef
 from phobos.ir.tile import Block, Cast, Compute, Constant, Reduce, Yield
 from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout

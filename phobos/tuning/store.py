@@ -1,0 +1,142 @@
+"""Results of searches on disk: one JSON file per kernel text, device, dims, dtypes, consts and pins.
+
+Files are written by rename, so that any number of processes may search and read at a time. A damaged file gives a
+warning and counts as missing; the next search replaces it. Where the folder cannot be written, or the cache is turned
+off, results are kept for the process.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import tempfile
+import threading
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from phobos import settings
+from phobos.runtime import cache
+from phobos.tuning.result import SearchResult
+
+# Part of the key: raise it when a stored configuration may mean something else.
+FORMAT = 1
+_COMMENT = re.compile(r"[ \t]*//[^\n]*")
+
+
+class TuningWarning(UserWarning):
+    """A stored result cannot be used."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Key:
+    """What a result belongs to. `dims`: extents that the kernel's text leaves open; `pins`: what the caller fixed."""
+
+    text: str
+    kernel: str
+    device: str
+    capability: tuple[int, int]
+    dims: tuple[tuple[str, int], ...]
+    dtypes: tuple[tuple[str, str], ...]
+    consts: tuple[tuple[str, Any], ...]
+    pins: tuple[tuple[str, Any], ...]
+
+    @property
+    def digest(self) -> str:
+        return cache.digest(
+            "tuning", FORMAT, normalized(self.text), self.kernel, self.device, self.capability, self.dims, self.dtypes,
+            self.consts, self.pins,
+        )  # fmt: skip
+
+
+def normalized(text: str) -> str:
+    """The text without comments, empty lines and trailing blanks: what they say changes no kernel."""
+    lines = (line.rstrip() for line in _COMMENT.sub("", text).splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def folder() -> Path:
+    return settings.cache_dir() / "tuning"
+
+
+def path_of(key: Key) -> Path:
+    return folder() / f"{key.kernel}-{key.digest[:32]}.json"
+
+
+_lock = threading.Lock()
+_kept: dict[str, SearchResult] = {}  # by path: what this process found, also where it cannot be written
+_warned: set[Path] = set()
+
+
+def load(key: Key) -> SearchResult | None:
+    """The stored result, or None where there is none that can be used."""
+    path = path_of(key)
+    if settings.cache_enabled():
+        found = _read(path)
+        if found is not None:
+            return found
+    with _lock:
+        return _kept.get(str(path))
+
+
+def save(key: Key, result: SearchResult) -> None:
+    """Stores a result in place of an earlier one. An interrupted search replaces no whole one of the same compiler."""
+    path = path_of(key)
+    if result.interrupted:
+        before = load(key)
+        if before is not None and not before.interrupted and before.compiler == result.compiler:
+            return
+    with _lock:
+        _kept[str(path)] = replace(result, from_store=True)
+    if not settings.cache_enabled():
+        return
+    content = {"format": FORMAT, "result": result.to_json()}
+    content["sha256"] = _checksum(content)
+    temporary = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".new-", suffix=".json", dir=path.parent)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump(content, file, indent=1)
+        os.replace(temporary, path)
+        temporary = None
+    except OSError as error:
+        cache._warn_once(path.parent, error)
+    finally:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    rest = {name: value for name, value in content.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _read(path: Path) -> SearchResult | None:
+    try:
+        text = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        cache._warn_once(path.parent, error)
+        return None
+    try:
+        content = json.loads(text)
+        if content["sha256"] != _checksum(content) or content["format"] != FORMAT:
+            raise ValueError("checksum")
+        return replace(SearchResult.from_json(content["result"]), from_store=True)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        with _lock:
+            known = path in _warned
+            _warned.add(path)
+        if not known:
+            warnings.warn(
+                f"warning[PH0931]: {path} is damaged and is not used; the next search of kernel replaces it",
+                TuningWarning,
+                stacklevel=2,
+            )
+        return None
