@@ -26,6 +26,7 @@ BACKENDS = ("auto", "cuda", "reference", "emulator")
 )
 @click.option("--json", "json_path", metavar="[PATH]", is_flag=False, flag_value="-", help="JSON, likewise.")
 @click.option("--out", metavar="DIR", help="Merge the rows into DIR/<bench>.json and DIR/../results.csv.")
+@click.option("--search", is_flag=True, help="Search each configuration first (stored results are used again).")
 @click.option("--quick", is_flag=True, help="Smaller sizes and fewer rounds: a look, not a result.")
 @click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--peak-fp32", type=float, metavar="TFLOPS", help="Peak of f32 FMA.")
@@ -38,6 +39,7 @@ def command(
     csv_path: str | None,
     json_path: str | None,
     out: str | None,
+    search: bool,
     quick: bool,
     backend: str,
     peak_fp32: float | None,
@@ -69,7 +71,7 @@ def command(
     to_stdout = "-" in (csv_path, json_path)
     if _on_gpu(backend):
         peaks = {u: v for u, v in overrides.items() if v is not None}
-        good = _gpu(chosen, config, peaks, quick, csv_path, json_path, out, to_stdout)
+        good = _gpu(chosen, config, peaks, search, quick, csv_path, json_path, out, to_stdout)
     else:
         backends = ("reference", "emulator") if backend == "auto" else (backend,)
         good = _host(chosen, config, backends, csv_path, json_path, out, to_stdout)
@@ -116,6 +118,7 @@ def _gpu(
     names: Sequence[str],
     config: dict[str, object],
     overrides: dict[str, float],
+    search: bool,
     quick: bool,
     csv_path: str | None,
     json_path: str | None,
@@ -150,7 +153,7 @@ def _gpu(
         bench = benches.get_bench(name)
         for case in bench.quick_cases if quick else bench.cases:
             try:
-                outcome = gpu.run_case(bench, case, device, peaks, config=config, plan=plan, say=say)
+                outcome = gpu.run_case(bench, case, device, peaks, config=config, plan=plan, search=search, say=say)
             except PhobosError as e:
                 say(f"{name} {case.label}: FAILED\n{e}")
                 good = False

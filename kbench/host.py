@@ -11,9 +11,11 @@ import numpy as np
 import phobos
 from kbench.bench import Bench, Case
 from kbench.device import random_array
+from kbench.variant import kinds_of
 from phobos import resources
 from phobos.diagnostics import PhobosError
 from phobos.norms import ErrorNorms, error_norms
+from phobos.target import DEFAULT_ARCH
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,10 +47,11 @@ def check_bench(bench: Bench, backends: Sequence[str], config: Mapping[str, obje
 
 def _check(kernel: Any, bench: Bench, case: Case, backend: str, config: Mapping[str, object]) -> HostCheck:
     tensors, expected = arguments_and_oracle(bench, case)
-    # The reference and the emulator compute with the kind that the compiler chose; the loosest permitted bounds both.
-    tolerance = max(bench.tolerance.values())
+    tolerance = bench.tolerance["ieee"]
     problem = norms = None
     try:
+        kinds = kinds_of(kernel.compile(config=config, dtypes=bench.dtypes, arch=DEFAULT_ARCH))
+        tolerance = max(bench.tolerance[kind] for kind in kinds or ("ieee",))
         kernel(**tensors, **bench.scalars(case), config=dict(config) or None, backend=backend)
         norms = max(
             (error_norms(to_float64(tensors[n], bench.tensors(case)[n].dtype), expected[n]) for n in expected),

@@ -12,6 +12,7 @@ from phobos.ir.options import DOT_KINDS
 
 if TYPE_CHECKING:
     from phobos.kernel import Kernel
+    from phobos.runtime.compiled import Compiled
 
 # The choice of a contraction in the report: `fma (ieee)`.
 _KIND = re.compile(r"\((\w+)\)")
@@ -43,24 +44,31 @@ class Variant:
         )
 
 
-def variant_of(kernel: Kernel, bench: Bench, case: Case, config: Mapping[str, object]) -> Variant:
+def variant_of(
+    kernel: Kernel, bench: Bench, case: Case, config: Mapping[str, object], searched: bool = False
+) -> Variant:
     """Compiles the kernel for a case on the device at hand. Raises CompileError."""
     compiled = kernel.compile(config=config, dims=_dims(kernel, case), dtypes=bench.dtypes)
     paths = tuple(d.choice for d in compiled.decisions if d.stage == "contraction")
-    kinds = tuple(dict.fromkeys(m.group(1) for p in paths if (m := _KIND.search(p)) and m.group(1) in DOT_KINDS))
     reason = compiled.to_json()["reason"]
     names = {name for name, _ in kernel.info.space}
     return Variant(
         config={n: v for n, v in compiled.configuration.items() if n in names or n in config},
         reason=reason,
-        searched=reason is not None and reason.startswith("stored best"),
-        kinds=kinds,
+        searched=searched or (reason is not None and reason.startswith("stored best")),
+        kinds=kinds_of(compiled),
         paths=paths,
         registers=compiled.registers,
         spills=compiled.spill_bytes,
         threads=compiled.threads,
         shared_bytes=compiled.shared_bytes,
     )
+
+
+def kinds_of(compiled: Compiled) -> tuple[str, ...]:
+    """The operand roundings of the products of a variant, none where it has no product."""
+    found = (_KIND.search(d.choice) for d in compiled.decisions if d.stage == "contraction")
+    return tuple(dict.fromkeys(m.group(1) for m in found if m is not None and m.group(1) in DOT_KINDS))
 
 
 def _dims(kernel: Kernel, case: Case) -> dict[str, int]:

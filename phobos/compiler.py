@@ -73,8 +73,12 @@ def with_kinds(kernel: KernelIR, target: Target) -> KernelIR:
 
 
 def default_spec(kernel: KernelIR) -> Specialization:
-    """Without arguments at hand: contiguous tensors on 16-byte boundaries, dims that are multiples of 16, 32-bit index."""
+    """Without arguments at hand: contiguous tensors on 16-byte boundaries, dims that are multiples of 16, 32-bit index,
+    positive scale factors."""
+    from phobos.passes import fold_scale
+
     return Specialization(
         tensors=tuple((t.name, TensorFacts()) for t in kernel.tensors),
         dim_multiple=tuple((d.name, 16) for d in kernel.dims),
+        sign=tuple((name, 1) for name in fold_scale.sign_scalars(kernel)),
     )

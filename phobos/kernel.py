@@ -19,7 +19,9 @@ from phobos.target import DEFAULT_ARCH, Target, get_target
 
 if TYPE_CHECKING:
     from phobos.runtime.launch import Launcher, NothingToLaunch, Prepared
+    from phobos.runtime.module import Device
     from phobos.runtime.warm import Entry
+    from phobos.tuning.result import SearchResult
 
 BACKENDS = ("auto", "cuda", "emulator", "reference")
 _CALL_KEYWORDS = ("config", "stream", "backend", "grid")
@@ -165,10 +167,12 @@ class Kernel:
 
         return "cuda" if device_available() else "reference"
 
-    def _configure(self, config: Any, call: binding.Call, target: Target) -> tuple[Configured, str | None]:
+    def _configure(
+        self, config: Any, call: binding.Call, target: Target, device: "Device | None" = None
+    ) -> tuple[Configured, str | None]:
         """The configured kernel for a call, after the checks that depend on the configuration."""
         wanted, reason = self._request(
-            config, dict(call.consts), call.dims, tuple(sorted(call.dtypes.items())), target, from_shapes=True
+            config, dict(call.consts), call.dims, tuple(sorted(call.dtypes.items())), target, device, from_shapes=True
         )
         configured = self._frontend.configured(wanted)
         binding.check_call(configured.facts, self._info.params, call)
@@ -187,9 +191,39 @@ class Kernel:
         dims: Mapping[str, int],
         dtypes: tuple[tuple[str, Any], ...],
         target: Target,
+        device: "Device | None",
         *,
         from_shapes: bool,
     ) -> tuple[Request, str | None]:
+        """A complete request, and why where the caller left something open: the stored best of a search on `device`,
+        else the cost model's choice."""
+        found = self._open_request(config, consts, dims, dtypes, from_shapes=from_shapes)
+        items = dict(found.config)
+        if all(len(allowed) == 1 or name in items for name, allowed in self._info.space):
+            return found, None
+        request.check_names(self._info, items)
+        best = None
+        if device is not None:
+            from phobos.tuning import store
+
+            best = store.best_for(self._frontend, self._info, found, dims, device)
+        if best is None:
+            if from_shapes:
+                dims = request.representative(dims, [name for name, _ in self._info.space])
+            best = self._frontend.choose(found, dims, target)
+        chosen, reason = best
+        return Request(kernel=self.name, config=chosen, dtypes=dtypes, consts=found.consts), reason
+
+    def _open_request(
+        self,
+        config: Any,
+        consts: dict[str, Any],
+        dims: Mapping[str, int],
+        dtypes: tuple[tuple[str, Any], ...],
+        *,
+        from_shapes: bool,
+    ) -> Request:
+        """What the caller fixes: the configuration that was given, and names that are dims of the arguments."""
         items = dict(request.config_items(config))
         for name in self._info.consts:
             if name in items:
@@ -206,16 +240,9 @@ class Kernel:
                         )
                     )
                 items.setdefault(name, dims[name])
-        found = Request(
+        return Request(
             kernel=self.name, config=tuple(sorted(items.items())), dtypes=dtypes, consts=tuple(sorted(consts.items()))
         )
-        if all(len(allowed) == 1 or name in items for name, allowed in self._info.space):
-            return found, None
-        request.check_names(self._info, items)
-        if from_shapes:
-            dims = request.representative(dims, [name for name, _ in self._info.space])
-        chosen, reason = self._frontend.choose(found, dims, target)
-        return Request(kernel=self.name, config=chosen, dtypes=dtypes, consts=found.consts), reason
 
     # --- on the device
 
@@ -229,7 +256,8 @@ class Kernel:
 
         driver = get_driver()
         ordinal = call.device if call.device is not None else driver.current_device()
-        configured, reason = self._configure(config, call, driver.device(ordinal).target)
+        place = driver.device(ordinal)
+        configured, reason = self._configure(config, call, place.target, place)
         if call.device is None and call.views:
             handle = 0 if stream is None else stream_handle(stream)
             device.run_on_copies(
@@ -310,7 +338,8 @@ class Kernel:
                 )
             )
         ordinal = call.device if call.device is not None else driver.current_device()
-        configured, reason = self._configure(config, call, driver.device(ordinal).target)
+        place = driver.device(ordinal)
+        configured, reason = self._configure(config, call, place.target, place)
         launcher = self._launcher(driver, ordinal, configured, reason, call, grid)
         if not isinstance(launcher, Launcher):
             return launcher
@@ -322,25 +351,43 @@ class Kernel:
             caller_stream(values.values(), call.views.values(), ordinal),
         )
 
-    def autotune(self, *args: Any, backend: str = "auto", **kwargs: Any) -> dict[str, Any]:
-        """The best configuration for these arguments, by timing.
+    def autotune(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """The fastest configuration for these arguments, found by timing all of them; see `search`."""
+        return dict(self.search(*args, **kwargs).best)
 
-        Raises LaunchError: what a call raises for wrong arguments, PH0740 where nothing can be timed (only a CUDA
-        device can) and, so far, also on a device: there is no search yet, and the default configuration is the cost
-        model's choice.
+    def search(
+        self,
+        *args: Any,
+        config: Mapping[str, Any] | None = None,
+        stream: Any = None,
+        backend: str = "auto",
+        grid: Any = None,
+        **kwargs: Any,
+    ) -> "SearchResult":
+        """Compiles, verifies and times the configurations for these arguments, whose memory stays as it is.
+
+        The best one is stored for this kernel text, device, dims, dtypes and pins; later calls without it in `config`
+        use it. Takes the arguments of a call; `config` pins names. More keywords, where no parameter of the kernel has
+        their name: `limit`, how many configurations are compiled at most, best estimates first; `fresh=True` searches
+        even where a stored result answers; `progress`, a function that gets `phobos.tuning.search.Progress` (False:
+        none, default: a line on a terminal). Ctrl-C ends the search and keeps the best so far.
+
+        Raises LaunchError: what a call raises, PH0740 where nothing can be timed (only a CUDA device can), PH0741 where
+        no configuration runs, PH0743 where a kernel took the device away; CompileError for a kernel that no
+        configuration makes right.
         """
-        own = {name: value for name, value in kwargs.items() if name not in _CALL_KEYWORDS}
-        binding.bind(self.name, self._info.params, binding.bind_names(self.name, self._info.params, args, own))
-        kind = self._backend(backend)
-        raise LaunchError(
-            Diagnostic(
-                code="PH0740",
-                message="searching configurations on a device is not supported yet"
-                if kind == "cuda"
-                else f"nothing can be timed on backend {kind!r}; a search needs a CUDA device",
-                help="a call without config= takes the cost model's choice",
-            )
+        from phobos.tuning import tune
+
+        options = tune.take_options(self._info, kwargs)
+        values = binding.bind_names(self.name, self._info.params, args, kwargs)
+        call = binding.bind(self.name, self._info.params, values)
+        driver = tune.timing_driver(self._backend(backend))
+        pinned = self._open_request(
+            config, dict(call.consts), call.dims, tuple(sorted(call.dtypes.items())), from_shapes=True
         )
+        result = tune.tune(self._frontend, self._info, pinned, call, values, driver, stream, grid, options)
+        self._fast = self._first_call  # what warm calls remember was chosen before
+        return result
 
     # --- on the host
 
@@ -371,9 +418,10 @@ class Kernel:
 
         `dims` guide what is left open: the choice of a configuration, and what a variant may assume of extents and
         strides. Without them tensors count as large, contiguous and aligned. `dtypes` binds dtype parameters
-        ({"T": "f16"}); const parameters come in `consts` or `config`. Raises CompileError.
+        ({"T": "f16"}); const parameters come in `consts` or `config`. Without `arch` the target is the device at hand,
+        and a stored best for it and these dims is used. Raises CompileError.
         """
-        target = self._target(arch)
+        target, device = self._target(arch)
         extents = request.extents(self._info, dims)
         wanted, reason = self._request(
             config,
@@ -381,6 +429,7 @@ class Kernel:
             extents,
             request.parse_dtypes(self._info, dtypes or {}),
             target,
+            device,
             from_shapes=False,
         )
         configured = self._frontend.configured(wanted)
@@ -400,12 +449,14 @@ class Kernel:
         program = self._frontend.program(configured, spec, target, debug=debug, fast_math=fast_math)
         return Compiled(self._frontend, self._info, configured, program, target, spec, reason)
 
-    def _target(self, arch: str | None) -> Target:
+    def _target(self, arch: str | None) -> "tuple[Target, Device | None]":
+        """The target, and the device at hand where no architecture was named."""
         if arch is not None:
-            return get_target(arch)
+            return get_target(arch), None
         from phobos.runtime import module
 
         if module.device_available():
             driver = module.get_driver()
-            return driver.device(driver.current_device()).target
-        return get_target(DEFAULT_ARCH)
+            device = driver.device(driver.current_device())
+            return device.target, device
+        return get_target(DEFAULT_ARCH), None

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 _SYNCHRONISATION = re.compile(
     r"\bph_(?:syncthreads|syncwarp|bar_sync|cp_wait|cp_commit|fence\w*)(?:<[^;]*?>)?\([^;]*\);"
 )
+# Every helper whose name says that it orders something: none may escape the pattern above.
+_ORDERING = re.compile(r"\bph_(?!cp_async)\w*(?:sync|bar_|fence|wait|commit|arrive)\w*")
 # Conditions under which one thread of several acts: the owner of a replicated element, or the first thread.
 _OWNER = re.compile(r"\bif \((owner_\d+|tid == 0)\)")
 _GUARD = re.compile(r"\bPH_GUARD\(")
@@ -38,6 +40,12 @@ def mutants(body: str) -> Iterator[Mutant]:
         yield _replace(body, match.start(1), match.end(1), "true")
     for match in _GUARD.finditer(code):
         yield _replace(body, match.start(), _closing(code, match.end() - 1) + 1, "true")
+
+
+def unmatched_synchronisation(body: str) -> list[str]:
+    """Names of synchronising helpers in `body` that `mutants` would not delete."""
+    code = _SYNCHRONISATION.sub("", _blank_comments(body))
+    return sorted(set(_ORDERING.findall(code)))
 
 
 def _replace(body: str, start: int, end: int, by: str) -> Mutant:

@@ -3,9 +3,9 @@
 // provides: ph_exp ph_exp2 ph_log ph_log2 ph_sqrt ph_rsqrt ph_sin ph_cos ph_tanh ph_sigmoid ph_erf
 // provides: ph_gelu ph_floor ph_ceil
 // provides: ph_round ph_pow ph_fma ph_abs ph_isnan ph_min ph_max ph_clamp ph_mod ph_div ph_inf ph_nan
-// Largest errors in ulp of f32, seen on sm_90 over 400000 arguments each: exp 1.8, exp2 1.4, log 0.8, log2 0.9, rsqrt
-// 1.5, sin 1.5, cos 1.5, tanh 1.8, erf 1.1, sigmoid 3.2, gelu 5.1; sqrt and division are IEEE. exp, exp2, log, log2
-// have no branch and no call.
+// Largest errors in ulp of f32 seen on sm_90 (400000 arguments each, exp and exp2 four million): exp 1.9, exp2 2.1, log
+// 0.8, log2 0.9, rsqrt 1.5, sin 1.5, cos 1.5, tanh 1.8, erf 1.1, sigmoid 3.2, gelu 5.1; sqrt and division are IEEE. exp,
+// exp2, log and log2 have no branch and no call.
 #define PH_MATH(name, f32, f64) \
   PH_I float name(float x) { return f32(x); } \
   PH_I double name(double x) { return f64(x); }

@@ -10,6 +10,8 @@ from phobos.ir.types import DType
 RESERVED = frozenset(
     "tid lane warp tile i j kk step u v x y z t n a b at total old part line "
     "a_tile b_tile a_row b_col a_reg b_reg "
+    "and_eq bitand bitor not_eq or_eq xor_eq char8_t char16_t char32_t concept consteval constinit const_cast co_await "
+    "co_return co_yield dynamic_cast reinterpret_cast static_cast static_assert thread_local wchar_t requires "
     "alignas alignof and asm auto bool break case catch char class compl const constexpr continue decltype default "
     "delete do double else enum explicit export extern false float for friend goto if inline int long mutable "
     "namespace new noexcept not operator or private protected public register return short signed sizeof static "

@@ -18,6 +18,8 @@ OPTION_WORDS: dict[str, tuple[str, ...]] = {
     "persistent": ("auto", "on", "off"),
     "order": ("auto", "linear", "grouped", "longest"),
     "precision": ("precise", "fast"),
+    "fold": ("auto", "off"),
+    "peel": ("auto", "off"),
 }
 INTEGER_OPTIONS = frozenset({"stages", "index"})
 
@@ -38,6 +40,8 @@ class ScheduleOptions:
     persistent: str = "auto"
     order: str = "auto"
     precision: str = "precise"
+    fold: str = "auto"
+    peel: str = "auto"
 
     def non_default(self) -> dict[str, str | int]:
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}

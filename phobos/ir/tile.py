@@ -207,11 +207,15 @@ ELEMENTWISE: dict[str, int] = {
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Compute(Op):
-    """An elementwise function of ELEMENTWISE on scalars (scalar result) or broadcast tiles."""
+    """An elementwise function of ELEMENTWISE on scalars (scalar result) or broadcast tiles.
+
+    `approximate`: the numeric contract lets the device use its approximate unit here (set by a pass).
+    """
 
     result: Value
     fn: str
     args: tuple[Value, ...]
+    approximate: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -78,8 +78,19 @@ class ScalarFacts:
         if isinstance(op, Constant) and not isinstance(op.value, float):
             return int(op.value)
         if isinstance(op, Cast) and op.operand.dtype.is_integer and v.dtype.is_integer:
-            return self.constant(op.operand)
+            value = self.constant(op.operand)
+            return None if value is None or not self._fits(value, v.dtype) else value
         return None
+
+    def _fits(self, value: int, dtype: DType) -> bool:
+        bits = 8 * dtype.bytes if dtype is not DType.INDEX else self._spec.index_bits
+        return -(1 << (bits - 1)) <= value < 1 << (bits - 1) if dtype.is_signed else 0 <= value < 1 << bits
+
+    def _keeps(self, source: DType, target: DType) -> bool:
+        """Has every value of the source type the same value in the target type?"""
+        low, high = (-1, 1) if source.is_signed else (0, 2)
+        half = 1 << (8 * source.bytes - 1 if source is not DType.INDEX else self._spec.index_bits - 1)
+        return source.is_integer and self._fits(low * half, target) and self._fits(high * half - 1, target)
 
     def dim_name(self, v: Value) -> str | None:
         return self._dim.get(v)
@@ -108,9 +119,12 @@ class ScalarFacts:
         if isinstance(op, Constant):
             return abs(int(op.value)) if v.dtype.is_integer else 1
         if isinstance(op, Cast) and op.operand.dtype.is_integer:
-            return self.multiple(op.operand)
+            m0 = self.multiple(op.operand)
+            return m0 if self._keeps(op.operand.dtype, v.dtype) else m0 & -m0  # what wraps keeps powers of two
         if isinstance(op, Compute) and v.dtype.is_integer:
             m = [self.multiple(a) if a.dtype.is_integer else 1 for a in op.args]
+            if v.dtype is not DType.INDEX and op.fn in ("add", "sub", "mul", "neg", "shl"):
+                m = [n & -n for n in m]
             if op.fn == "mul":
                 return m[0] * m[1]
             if op.fn in ("add", "sub", "min", "max"):
@@ -130,7 +144,7 @@ class ScalarFacts:
         return 1
 
     def nonnegative(self, v: Value) -> bool:
-        if v in self._dim:
+        if v in self._dim or (v.dtype.is_integer and not v.dtype.is_signed):
             return True
         if v in self._loop:
             loop = self._loop[v]
@@ -146,11 +160,11 @@ class ScalarFacts:
         if isinstance(op, (ProgramId, GridSize)):
             return True
         if isinstance(op, Cast):
-            return op.operand.dtype in (DType.U8,) or (op.operand.dtype.is_integer and self.nonnegative(op.operand))
-        if isinstance(op, Compute):
-            if op.fn in ("add", "mul", "min", "div", "shr"):
+            return self._keeps(op.operand.dtype, v.dtype) and self.nonnegative(op.operand)
+        if isinstance(op, Compute) and v.dtype.is_integer:
+            if op.fn in ("min", "div") or (op.fn in ("add", "mul") and v.dtype is DType.INDEX):  # others wrap
                 return all(self.nonnegative(a) for a in op.args)
-            if op.fn == "mod":
+            if op.fn in ("mod", "shr"):
                 return self.nonnegative(op.args[0])
             if op.fn == "max":
                 return any(self.nonnegative(a) for a in op.args)
@@ -201,8 +215,9 @@ class ScalarFacts:
         if c is not None:
             return None, c
         op = self._def.get(v)
-        if isinstance(op, Cast) and op.operand.dtype.is_integer and v.dtype is DType.INDEX:
-            return self.base_offset(op.operand)
+        if isinstance(op, Cast) and v.dtype is DType.INDEX and self._keeps(op.operand.dtype, v.dtype):
+            # Offsets within i8 and u8 wrap too soon to tell positions apart.
+            return self.base_offset(op.operand) if op.operand.dtype.bytes > 1 else (op.operand, 0)
         if isinstance(op, Compute) and op.fn in ("add", "sub") and v.dtype.is_integer:
             c = self.constant(op.args[1])
             if c is not None:
@@ -222,7 +237,7 @@ class ScalarFacts:
         if index not in self.loops_of(v):
             return 0
         op = self._def.get(v)
-        if isinstance(op, Cast) and op.operand.dtype.is_integer:
+        if isinstance(op, Cast) and self._keeps(op.operand.dtype, v.dtype) and op.operand.dtype.bytes > 1:
             return self.advance(op.operand, index)
         if isinstance(op, Compute) and v.dtype.is_integer:
             if op.fn in ("add", "sub"):
@@ -265,7 +280,7 @@ class ScalarFacts:
         op = self._def.get(v)
         if isinstance(op, ProgramId):
             return op.axis, 1
-        if isinstance(op, Cast) and op.operand.dtype.is_integer:
+        if isinstance(op, Cast) and op.operand.dtype.is_integer and v.dtype.bytes > 1:  # coordinates have 31 bits
             return self._program_multiple(op.operand)
         if isinstance(op, Compute) and op.fn == "mul":
             for x, y in (op.args, op.args[::-1]):

@@ -11,12 +11,15 @@ from phobos.ir.abi import Decision, Specialization
 from phobos.ir.scheduled import Schedule
 from phobos.ir.tile import Dot, KernelIR
 from phobos.passes import (
+    approximate,
     assign_layouts,
     assign_storage,
     choose_contractions,
     choose_threads,
+    fold_scale,
     hoist,
     pack_shared,
+    peel_masks,
     place_barriers,
     placement,
     prove_bounds,
@@ -73,6 +76,22 @@ def choose(
     return Chosen(kernel, threads, bound, (thread_decision, *contraction_decisions))
 
 
+def algebra(kernel: KernelIR, spec: Specialization, observe: Observer = _ignore) -> KernelIR:
+    """What the numeric contract allows once the kinds of products are known."""
+    kernel = approximate.run(kernel)
+    observe("approximate", kernel)
+    if kernel.options.fold != "off":
+        kernel = fold_scale.run(kernel, spec)
+        observe("fold_scale", kernel)
+    if kernel.options.peel != "off":
+        kernel = peel_masks.run(kernel)
+        observe("peel_masks", kernel)
+    kernel = simplify.run(kernel, spec.overlap)
+    kernel = hoist.run(kernel, spec.overlap)
+    observe("algebra", kernel)
+    return kernel
+
+
 def run(
     kernel: KernelIR,
     target: Target,
@@ -84,7 +103,8 @@ def run(
 ) -> Lowered:
     """Runs every pass in order; `observe` sees the state after each. Raises CompileError for what cannot be lowered."""
     chosen = choose(kernel, target, spec, observe)
-    kernel, threads, plans = chosen.kernel, chosen.threads, chosen.plans
+    kernel, threads = algebra(chosen.kernel, spec, observe), chosen.threads
+    plans = dict(choose_contractions.rebind(kernel, chosen.plans))
     facts = ScalarFacts(kernel, spec)
     place = placement.analyse(kernel)
     layouts = assign_layouts.run(kernel, plans, place, facts, threads)

@@ -1,8 +1,8 @@
 """place_barriers: block-wide barriers where, and only where, hazards between threads need them.
 
-Precondition: a Schedule with byte offsets and no barriers but those of staged loops. Postcondition: on every path, two accesses of different
-threads to one byte of shared memory or one tensor element, one of them a write, have a barrier between; and no single
-barrier can be removed without breaking that.
+Precondition: a Schedule with byte offsets and no barriers but those of staged loops. Postcondition: on every path, two
+accesses of different threads to one byte of shared memory or one tensor element, one of them a write, have a barrier
+between; and no single barrier can be removed without breaking that.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import replace
 
 from phobos.ir.abi import Decision
 from phobos.ir.scheduled import (
+    AsyncCopy,
     Barrier,
     BreakStmt,
     ContinueStmt,
@@ -20,8 +21,9 @@ from phobos.ir.scheduled import (
     Schedule,
     Stmt,
     WhileStmt,
+    walk,
 )
-from phobos.passes.effects import Access, accesses, conflict
+from phobos.passes.effects import WRITE, Access, accesses, conflict
 
 State = frozenset[Access]
 
@@ -97,7 +99,11 @@ class _Analysis:
             # Values carried by a `while` change from one iteration to the next like an index does.
             aged = frozenset(a.aged(name) for a in back)
             if aged <= entry:
-                return frozenset(a if a in state else a.out_of(name) for a in entry_body | frame[0] | back)
+                # A ring is filled only for iterations that follow, whose barrier orders the copies: none is under way
+                # where the loop ends, or made no trip at all.
+                rings = {copy.buffer for copy in walk(s.body) if isinstance(copy, AsyncCopy)}
+                ends = frozenset(a for a in entry_body | back if a.mode != WRITE or a.resource not in rings)
+                return frozenset(a if a in state else a.out_of(name) for a in ends | frame[0])
             entry = entry | aged
 
 

@@ -59,6 +59,8 @@ def analyse(kernel: KernelIR) -> Placement:
             elif isinstance(op, (Compute, Cast)) and len(who) == 1 and home[who[0]] is home[op]:
                 reader = who[0]
                 same_shape = isinstance(reader, (Compute, Cast)) and reader.result.shape == v.shape
+                if any(a in deferred for a in op.operands()):
+                    continue  # the product accumulates in its registers
                 if same_shape or isinstance(reader, Reduce):
                     inlined.add(v)
             elif isinstance(op, Load) and who and all(_is_operand(r, v) for r in who):

@@ -30,12 +30,14 @@ Config = tuple[tuple[str, Any], ...]
 
 @dataclass(frozen=True, kw_only=True)
 class KernelInfo:
-    """What the text says of a kernel before any configuration. `space` holds the values of each @autotune name."""
+    """What the text says of a kernel before any configuration. `space` holds the values of each @autotune name,
+    `launch_dims` the dims that the shapes of arguments bind and nothing else does."""
 
     name: str
     params: tuple[ParamFact, ...]
     dtype_params: tuple[str, ...]
     space: tuple[tuple[str, tuple[Any, ...]], ...]
+    launch_dims: tuple[str, ...] = ()
 
     @property
     def dims(self) -> tuple[str, ...]:
@@ -305,6 +307,7 @@ def _kernel_info(signature: Signature) -> KernelInfo:
         ),
         dtype_params=signature.dtype_params,
         space=tuple(signature.space.items()),
+        launch_dims=signature.launch_dims,
     )
 
 
@@ -314,6 +317,7 @@ def _info_to_json(info: KernelInfo) -> dict[str, Any]:
         "params": [facts.param_to_json(p) for p in info.params],
         "dtype_params": list(info.dtype_params),
         "space": [[name, list(values)] for name, values in info.space],
+        "launch_dims": list(info.launch_dims),
     }
 
 
@@ -323,4 +327,5 @@ def _info_from_json(data: dict[str, Any]) -> KernelInfo:
         params=tuple(facts.param_from_json(p) for p in data["params"]),
         dtype_params=tuple(data["dtype_params"]),
         space=tuple((name, tuple(values)) for name, values in data["space"]),
+        launch_dims=tuple(data["launch_dims"]),
     )

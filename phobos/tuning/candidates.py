@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from phobos.diagnostics import CompileError, Diagnostic, PhobosError
+from phobos.diagnostics import Diagnostic, PhobosError
 from phobos.ir.abi import Program
 from phobos.ir.types import DType
 from phobos.runtime import binding
@@ -21,6 +21,7 @@ from phobos.runtime.pipeline import Frontend, Request
 from phobos.runtime.request import config_items
 from phobos.source import SourceFile
 from phobos.target import get_target
+from phobos.tuning.default import broken_promise
 from phobos.tuning.model import estimate
 
 Config = Mapping[str, Any]
@@ -118,13 +119,9 @@ def examine(job: Job, config: Config) -> Examined | Dropped:
     def act() -> Examined | Dropped:
         frontend = _frontend_of(job.source)
         kernel = frontend.ir(job.request(config))
-        for promise in kernel.aligned:
-            extent = job.call.dims.get(promise.dim, 0)
-            if extent % promise.multiple:
-                return Dropped(
-                    stage="promise",
-                    reason=f"@aligned({promise.dim} = {promise.multiple}) is broken by {promise.dim} = {extent}",
-                )
+        broken = broken_promise(kernel, job.call.dims)
+        if broken is not None:
+            return Dropped(stage="promise", reason=broken)
         found = estimate(kernel, get_target(job.arch), job.call.dims)
         # What the model finds too large is only put last: the exact bytes are known when the program is printed.
         return Examined(cycles=found.cycles if found.why_not is None else float("inf"), blocks=found.blocks)
@@ -155,11 +152,6 @@ def build(job: Job, config: Config) -> Built | Dropped:
             reason=f"{program.shared_bytes} bytes of shared memory a block, the limit is {target.shared_per_block}",
         )
     return _guarded("compile", lambda: Built(program=program, binary=compile_program(program, target), facts=facts))
-
-
-def diagnostics_of(dropped: Dropped, source: SourceFile) -> CompileError | None:
-    """The compiler's own error, where it gave one."""
-    return CompileError(dropped.diagnostics, source) if dropped.diagnostics else None
 
 
 TASKS: dict[str, Callable[..., Any]] = {"examine": examine, "build": build}

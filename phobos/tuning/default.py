@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from phobos.diagnostics import CompileError, Diagnostic
+from phobos.ir.tile import KernelIR
 from phobos.ir.types import DType
 from phobos.semantic.signature import Signature
 from phobos.syntax import ast
@@ -26,8 +27,10 @@ def choose(
 ) -> tuple[dict[str, object], str]:
     """(configuration, reason): the one with the least estimated time among those that can run.
 
-    `dims` are extents by name, where known; `pinned` are values that the caller fixed. Names of the space that are also dims take the
-    dim's value where it is in their set. Raises CompileError with the reasons if no configuration can run.
+    `dims` are extents by name, where known; `pinned` are values that the caller fixed. Names of the space that are also
+    dims take the dim's value where it is in their set. A configuration whose @aligned promise these extents break is
+    chosen only if all others break theirs (the launch then says which). Raises CompileError with the reasons if no
+    configuration can run.
     """
     from phobos.semantic.check import check_kernel
 
@@ -35,7 +38,7 @@ def choose(
     for name, values in signature.space.items():
         if name not in fixed and name in dims and dims[name] in values:
             fixed[name] = dims[name]
-    best: tuple[float, dict[str, object], Estimate] | None = None
+    best: tuple[tuple[bool, float], dict[str, object], Estimate] | None = None
     reasons: list[str] = []
     count = 0
     first_error: CompileError | None = None
@@ -51,8 +54,9 @@ def choose(
         if found.why_not is not None:
             reasons.append(f"{_text(config)}: {found.why_not}")
             continue
-        if best is None or found.cycles < best[0]:
-            best = (found.cycles, config, found)
+        rank = (broken_promise(kernel, dims) is not None, found.cycles)
+        if best is None or rank < best[0]:
+            best = (rank, config, found)
     if best is None:
         if first_error is not None and len(reasons) == count and not fixed:
             raise first_error
@@ -66,10 +70,19 @@ def choose(
         )
     _, config, e = best
     reason = (
-        f"cost model, best of {count}: {e.blocks} blocks in {e.waves} wave{'s' if e.waves != 1 else ''} of {e.blocks_per_sm} "
-        f"an SM, about {e.registers} registers, {e.shared_bytes} bytes of operands in shared memory"
+        f"cost model, best of {count}: {e.blocks} blocks in {e.waves} wave{'s' if e.waves != 1 else ''} of "
+        f"{e.blocks_per_sm} an SM, about {e.registers} registers, {e.shared_bytes} bytes of operands in shared memory"
     )
     return config, reason
+
+
+def broken_promise(kernel: KernelIR, dims: Mapping[str, int]) -> str | None:
+    """Which promise of @aligned these extents break, or None. Extents that are not given break none."""
+    for promise in kernel.aligned:
+        extent = dims.get(promise.dim, 0)
+        if extent % promise.multiple:
+            return f"@aligned({promise.dim} = {promise.multiple}) is broken by {promise.dim} = {extent}"
+    return None
 
 
 def _candidates(signature: Signature, fixed: Mapping[str, object]) -> list[dict[str, object]]:

@@ -7,6 +7,7 @@ that is interrupted has timed the likely ones.
 
 from __future__ import annotations
 
+import math
 import queue
 import random
 import statistics
@@ -87,18 +88,17 @@ class _Candidate:
         facts: dict[str, Any] = {}
         if self.built is not None:
             facts = {n: getattr(self.built, n) for n in ("threads", "registers", "spill_bytes", "shared_bytes")}
-        if self.cycles is not None and self.cycles < float("inf"):
+        if self.cycles is not None and math.isfinite(self.cycles):
             facts["cycles"] = self.cycles
+        if self.error is not None and math.isfinite(self.error):
+            facts["error"] = self.error
         if self.usable:
             assert self.seconds is not None
             return Outcome(
-                config=self.config, status=TIMED, microseconds=self.seconds * 1e6, launches=self.launches,
-                error=self.error, **facts,
+                config=self.config, status=TIMED, microseconds=self.seconds * 1e6, launches=self.launches, **facts,
             )  # fmt: skip
         dropped = self.dropped or Dropped(stage="interrupted", reason="the search ended before its turn")
-        return Outcome(
-            config=self.config, status=SKIPPED, stage=dropped.stage, reason=dropped.reason, error=self.error, **facts
-        )
+        return Outcome(config=self.config, status=SKIPPED, stage=dropped.stage, reason=dropped.reason, **facts)
 
 
 class Search:

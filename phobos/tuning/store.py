@@ -20,7 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from phobos import settings
+from phobos.diagnostics import CompileError
 from phobos.runtime import cache
+from phobos.runtime.module import Device
+from phobos.runtime.pipeline import Config, Frontend, KernelInfo, Request
 from phobos.tuning.result import SearchResult
 
 # Part of the key: raise it when a stored configuration may mean something else.
@@ -51,6 +54,47 @@ class Key:
             "tuning", FORMAT, normalized(self.text), self.kernel, self.device, self.capability, self.dims, self.dtypes,
             self.consts, self.pins,
         )  # fmt: skip
+
+
+def key_of(text: str, info: KernelInfo, pinned: Request, dims: Mapping[str, int], device: Device) -> Key | None:
+    """The key of a request whose open names a search would choose; None where `dims` does not name all extents."""
+    if any(name not in dims for name in info.launch_dims):
+        return None
+    given = {name for name, values in info.space if len(values) == 1}  # saying them or not is the same
+    return Key(
+        text=text,
+        kernel=info.name,
+        device=device.name,
+        capability=device.capability,
+        dims=tuple((name, dims[name]) for name in info.launch_dims),
+        dtypes=tuple((name, dtype.value) for name, dtype in pinned.dtypes),
+        consts=pinned.consts,
+        pins=tuple((name, value) for name, value in pinned.config if name not in given),
+    )
+
+
+def best_for(
+    frontend: Frontend, info: KernelInfo, pinned: Request, dims: Mapping[str, int], device: Device
+) -> tuple[Config, str] | None:
+    """The stored best configuration of a request and the reason for the report, or None."""
+    key = key_of(frontend.source.text, info, pinned, dims, device)
+    found = None if key is None else load(key)
+    if found is None:
+        return None
+    config = tuple(sorted({**found.best, **dict(pinned.config)}.items()))
+    reason = (
+        f"stored best of a search on {found.date}: {found.microseconds:.2f} us, {len(found.timed)} configurations "
+        f"timed, {len(found.skipped)} skipped"
+    )
+    if found.compiler != cache.compiler_version():
+        # Another version of the compiler may refuse what that one took.
+        try:
+            configured = frontend.configured(replace(pinned, config=config))
+            frontend.program(configured, configured.spec, device.target, debug=False, fast_math=False)
+        except CompileError:
+            return None
+        reason += ", by another version of the compiler"
+    return config, reason
 
 
 def normalized(text: str) -> str:

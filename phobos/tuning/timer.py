@@ -120,6 +120,11 @@ class CudaTimer:
             self.close()
             raise
 
+    @property
+    def call(self) -> Call:
+        """The caller's arguments on the device."""
+        return self._original
+
     def load(self, built: Built) -> Loaded:
         driver = self._driver
         blocks = device.grid_of(built.facts, self._call, self._grid)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutants import mutants
+from mutants import mutants, unmatched_synchronisation
 
 BODY = """\
 #line 3 "PH_GUARD(x)"
@@ -14,6 +14,11 @@ s = PH_GUARD(i < N) ? PH_GUARD(g(")")) : 0;
 ph_syncwarp();
 if (owner_0) {
 """
+
+
+def test_synchronisation_that_no_mutant_deletes_is_named() -> None:
+    assert unmatched_synchronisation(BODY) == []
+    assert unmatched_synchronisation(BODY + "if (ph_mbar_wait(b, 1)) ph_cp_async16(a, b);") == ["ph_mbar_wait"]
 
 
 def test_mutants_of_a_text() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 import harness
 import pytest
-from mutants import mutants
+from mutants import mutants, unmatched_synchronisation
 
 from phobos.ir.abi import Program
 from phobos.ir.tile import KernelIR
@@ -167,6 +167,7 @@ def test_every_barrier_and_mask_is_needed(entry: Entry) -> None:
     program = harness.build(kernel, entry.file, spec)
     for arguments in runs:
         assert _verdict(entry, program, kernel, arguments) is None, "the unchanged text must pass"
+    assert unmatched_synchronisation(program.body) == []
     survivors = []
     for mutant in mutants(program.body):
         changed = replace(program, body=mutant.body)

@@ -28,6 +28,10 @@ from phobos.source import Span
 _FAST = frozenset({"exp", "exp2", "log", "log2", "sin", "cos", "tanh", "sigmoid", "div", "rsqrt", "sqrt", "pow", "erf", "gelu"})
 
 
+def _approximate(ctx: Lowering, op: Compute) -> bool:
+    return op.approximate or (ctx.fast and op.fn in _FAST)
+
+
 # --- scalars ---------------------------------------------------------------------------------
 
 
@@ -45,7 +49,7 @@ def scalar_op(ctx: Lowering, op: Op) -> None:
         ctx.scalars[op.result] = inner if op.operand.dtype is op.result.dtype else Convert(op.result.dtype, inner)
     elif isinstance(op, Compute):
         args = tuple(ctx.scalar(a) for a in op.args)
-        ctx.scalars[op.result] = Apply(op.result.dtype, op.fn, args, ctx.fast and op.fn in _FAST)
+        ctx.scalars[op.result] = Apply(op.result.dtype, op.fn, args, _approximate(ctx, op))
         _keep(ctx, op.result, op)
 
 
@@ -78,7 +82,7 @@ def tile_expr(ctx: Lowering, v: Value, layout: RegisterLayout, span: Span) -> Ex
             return Convert(v.dtype, tile_expr(ctx, op.operand, layout, span))
         assert isinstance(op, Compute)
         args = tuple(tile_expr(ctx, a, layout, span) for a in op.args)
-        return Apply(v.dtype, op.fn, args, ctx.fast and op.fn in _FAST)
+        return Apply(v.dtype, op.fn, args, _approximate(ctx, op))
     return FragmentRef(v.dtype, fragment_as(ctx, v, layout.broadcast_source(v.shape), span))
 
 
@@ -209,7 +213,7 @@ def tile_op(ctx: Lowering, op: Op) -> None:
             accumulate(ctx, op)
             return
         args = tuple(tile_expr(ctx, a, layout, op.span) for a in op.args)
-        value: Expr = Apply(v.dtype, op.fn, args, ctx.fast and op.fn in _FAST)
+        value: Expr = Apply(v.dtype, op.fn, args, _approximate(ctx, op))
     else:
         assert isinstance(op, Cast)
         value = Convert(v.dtype, tile_expr(ctx, op.operand, layout, op.span))

@@ -93,7 +93,7 @@ def global_view(ctx: Lowering, view: View, layout: RegisterLayout | None) -> Glo
         else:
             assert layout is not None
             wanted = layout.kept((tile_axis,))
-            axes.append(GatherAxis(fragment_as(ctx, axis.index, wanted, view.span), tile_axis))
+            axes.append(GatherAxis(as_fragment(ctx, axis.index, view.span, wanted), tile_axis))
             key.append(("gather", axis.index))
         tile_axis += 1
     vector = 1 if ctx.kernel.options.vectorize == "off" else ctx.facts.vector(view)

@@ -1,0 +1,162 @@
+"""peel_masks: in loops, where(mask, a, b) is skipped for tiles that the mask does not touch.
+
+Precondition: simplified KernelIR. Postcondition: the same meaning; a `where` over a tile whose mask compares positions with
+scalars runs behind a test, uniform over the block, that the mask is true everywhere. So only tiles on the edge of a
+ragged or causal loop pay for it.
+
+The test comes from interval arithmetic: a position along an axis of extent n lies in [0, n - 1], so a < b holds everywhere
+if the largest a is below the smallest b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from phobos.ir.tile import (
+    Block,
+    Broadcast,
+    Cast,
+    Compute,
+    Constant,
+    For,
+    If,
+    Iota,
+    KernelIR,
+    Op,
+    Value,
+    While,
+    Yield,
+)
+from phobos.ir.types import DType, ScalarType
+from phobos.ir.walk import Rewriter, definitions
+from phobos.source import Span
+
+_SWAPPED = {"gt": "lt", "ge": "le"}
+
+
+def run(kernel: KernelIR) -> KernelIR:
+    return _Peeler(kernel).kernel(kernel)
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """An end of an interval: a sum of scalar values (with sign) and a constant."""
+
+    terms: tuple[tuple[int, Value], ...]
+    constant: int
+
+    def plus(self, other: "_Bound", sign: int = 1) -> "_Bound":
+        return _Bound(
+            self.terms + tuple((s * sign, v) for s, v in other.terms), self.constant + sign * other.constant
+        )
+
+
+class _Peeler(Rewriter):
+    def __init__(self, kernel: KernelIR):
+        super().__init__()
+        self._defs = definitions(kernel.body)
+        self._depth = 0
+
+    def enter(self, op: Op) -> Op:
+        if isinstance(op, (For, While)):
+            self._depth += 1
+        return op
+
+    def visit(self, op: Op) -> Sequence[Op]:
+        if isinstance(op, (For, While)):
+            self._depth -= 1
+            return (op,)
+        if not (self._depth and isinstance(op, Compute) and op.fn == "where" and op.result.is_tile):
+            return (op,)
+        mask, kept, _ = op.args
+        if not mask.is_tile or kept.type != op.result.type or len(op.result.shape) < 2 or 1 in op.result.shape:
+            return (op,)
+        tests = self._tests(mask)
+        if not tests:
+            return (op,)
+        out: list[Op] = []
+        condition = _all_true(tests, op.span, out)
+        masked = Value(type=op.result.type, name=op.result.name, span=op.span)
+        then = Block(ops=(Yield(span=op.span, values=(kept,)),))
+        orelse = Block(ops=(replace(op, result=masked), Yield(span=op.span, values=(masked,))))
+        out.append(If(span=op.span, results=(op.result,), condition=condition, then=then, orelse=orelse))
+        return out
+
+    def _tests(self, mask: Value) -> list[tuple[str, _Bound, _Bound]] | None:
+        """(fn, largest left, smallest right) of every comparison that the mask requires; None if it is something else."""
+        op = self._defs.get(mask)
+        if isinstance(op, Broadcast):
+            return self._tests(op.operand)
+        if not isinstance(op, Compute):
+            return None
+        if op.fn == "and":
+            left, right = self._tests(op.args[0]), self._tests(op.args[1])
+            return None if left is None or right is None else left + right
+        if op.fn not in ("lt", "le", "gt", "ge") or not op.args[0].dtype.is_integer:
+            return None
+        a, b = op.args if op.fn in ("lt", "le") else op.args[::-1]
+        high, low = self._interval(a), self._interval(b)
+        if high is None or low is None:
+            return None
+        return [(_SWAPPED.get(op.fn, op.fn), high[1], low[0])]
+
+    def _interval(self, v: Value) -> tuple[_Bound, _Bound] | None:
+        """(smallest, largest) value over the tile."""
+        op = self._defs.get(v)
+        if not v.is_tile:
+            if isinstance(op, Constant):
+                point = _Bound((), int(op.value))
+            else:
+                point = _Bound(((1, v),), 0)
+            return point, point
+        if isinstance(op, Iota):
+            return _Bound((), 0), _Bound((), v.shape[op.axis] - 1)
+        if isinstance(op, Broadcast) or (isinstance(op, Cast) and op.operand.dtype.is_integer):
+            return self._interval(op.operand)
+        if isinstance(op, Compute) and op.fn in ("add", "sub"):
+            a, b = self._interval(op.args[0]), self._interval(op.args[1])
+            if a is None or b is None:
+                return None
+            if op.fn == "add":
+                return a[0].plus(b[0]), a[1].plus(b[1])
+            return a[0].plus(b[1], -1), a[1].plus(b[0], -1)
+        return None
+
+
+def _all_true(tests: list[tuple[str, _Bound, _Bound]], span: Span, out: list[Op]) -> Value:
+    """Scalar ops that test every comparison."""
+
+    def constant(value: int) -> Value:
+        v = Value(type=ScalarType(DType.INDEX), name="c", span=span)
+        out.append(Constant(span=span, result=v, value=value))
+        return v
+
+    def compute(fn: str, dtype: DType, *args: Value) -> Value:
+        v = Value(type=ScalarType(dtype), name="whole", span=span)
+        out.append(Compute(span=span, result=v, fn=fn, args=args))
+        return v
+
+    def index(v: Value) -> Value:
+        if v.dtype is DType.INDEX:
+            return v
+        cast = Value(type=ScalarType(DType.INDEX), name=v.name, span=span)
+        out.append(Cast(span=span, result=cast, operand=v))
+        return cast
+
+    result: Value | None = None
+    for fn, high, low in tests:
+        # high < low, with everything variable on one side: sum(low) - sum(high) > constant
+        difference = low.plus(high, -1)
+        total: Value | None = None
+        for sign, v in difference.terms:
+            x = index(v)
+            if total is None:
+                total = x if sign > 0 else compute("neg", DType.INDEX, x)
+            else:
+                total = compute("add" if sign > 0 else "sub", DType.INDEX, total, x)
+        total = constant(0) if total is None else total
+        test = compute("gt" if fn == "lt" else "ge", DType.BOOL, total, constant(-difference.constant))
+        result = test if result is None else compute("and", DType.BOOL, result, test)
+    assert result is not None
+    return result
