@@ -13,6 +13,7 @@ import click
 if TYPE_CHECKING:
     from kbench.host import HostCheck
     from kbench.results import CsvRow, Row
+    from phobos.tuning.result import SearchResult
 
 BACKENDS = ("auto", "cuda", "reference", "emulator")
 
@@ -27,6 +28,7 @@ BACKENDS = ("auto", "cuda", "reference", "emulator")
 @click.option("--json", "json_path", metavar="[PATH]", is_flag=False, flag_value="-", help="JSON, likewise.")
 @click.option("--out", metavar="DIR", help="Merge the rows into DIR/<bench>.json and DIR/../results.csv.")
 @click.option("--search", is_flag=True, help="Search each configuration first (stored results are used again).")
+@click.option("--fresh", is_flag=True, help="With --search: search even where a stored result answers.")
 @click.option("--quick", is_flag=True, help="Smaller sizes and fewer rounds: a look, not a result.")
 @click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--peak-fp32", type=float, metavar="TFLOPS", help="Peak of f32 FMA.")
@@ -40,6 +42,7 @@ def command(
     json_path: str | None,
     out: str | None,
     search: bool,
+    fresh: bool,
     quick: bool,
     backend: str,
     peak_fp32: float | None,
@@ -68,13 +71,17 @@ def command(
             raise click.UsageError(f"--peak-{unit} must be a positive number of TFLOP/s")
     if csv_path == "-" and json_path == "-":
         raise click.UsageError("--csv and --json both go to standard output; give one of them a path")
+    if fresh and not search:
+        raise click.UsageError("--fresh goes with --search")
     to_stdout = "-" in (csv_path, json_path)
     if _on_gpu(backend):
         peaks = {u: v for u, v in overrides.items() if v is not None}
-        good = _gpu(chosen, config, peaks, search, quick, csv_path, json_path, out, to_stdout)
+        good = _gpu(chosen, config, peaks, search, fresh, quick, csv_path, json_path, out, to_stdout)
     else:
         backends = ("reference", "emulator") if backend == "auto" else (backend,)
         good = _host(chosen, config, backends, csv_path, json_path, out, to_stdout)
+        if search:
+            click.echo("nothing was searched either: timing a configuration needs a CUDA device", err=to_stdout)
     if not good:
         raise click.exceptions.Exit(1)
 
@@ -119,6 +126,7 @@ def _gpu(
     config: dict[str, object],
     overrides: dict[str, float],
     search: bool,
+    fresh: bool,
     quick: bool,
     csv_path: str | None,
     json_path: str | None,
@@ -148,18 +156,23 @@ def _gpu(
     )
     rows: list[Row] = []
     csv_rows: list[CsvRow] = []
+    logs: dict[str, dict[str, SearchResult]] = {}
     good = True
     for name in names:
         bench = benches.get_bench(name)
         for case in bench.quick_cases if quick else bench.cases:
             try:
-                outcome = gpu.run_case(bench, case, device, peaks, config=config, plan=plan, search=search, say=say)
+                outcome = gpu.run_case(
+                    bench, case, device, peaks, config=config, plan=plan, search=search, fresh=fresh, say=say
+                )
             except PhobosError as e:
                 say(f"{name} {case.label}: FAILED\n{e}")
                 good = False
                 continue
             for note in outcome.notes:
                 say(note)
+            if outcome.search is not None:
+                logs.setdefault(name, {})[case.label] = outcome.search
             good = good and outcome.good
             rows.extend(outcome.rows)
             csv_rows.extend(outcome.csv)
@@ -173,6 +186,9 @@ def _gpu(
             path = Path(out) / f"{name}.json"
             text = results.merged_json(results.read_old(path), [r for r in rows if r.bench == name], str(path))
             results.write_new(path, text)
+        for name, found in logs.items():
+            path = Path(out) / "search" / f"{name}.json"
+            results.write_new(path, results.merged_search(results.read_old(path), found, str(path)))
         path = Path(out).parent / "results.csv"
         results.write_new(path, results.merged_csv(results.read_old(path), csv_rows, str(path)))
     return good

@@ -19,6 +19,7 @@ from kbench.roofline import Peaks, attainable_flops
 from kbench.variant import Variant, variant_of
 from phobos import resources
 from phobos.norms import ErrorNorms, error_norms
+from phobos.tuning.result import SearchResult
 
 OURS = "phobos"
 # A peer may use another algorithm than the oracle's tolerance was made for; it must still compute the same thing.
@@ -29,12 +30,14 @@ L2_FACTOR = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One case: rows for the results (none if ours is wrong), lines for the screen, and whether all went well."""
+    """One case: rows for the results (none if ours is wrong), lines for the screen, and whether all went well.
+    `search` is the search for its configuration, where there was one."""
 
     rows: tuple[Row, ...]
     csv: tuple[CsvRow, ...]
     notes: tuple[str, ...]
     good: bool
+    search: SearchResult | None = None
 
 
 def measured_copy_rate(device: Device, plan: Plan = FULL) -> float:
@@ -55,18 +58,22 @@ def run_case(
     config: Mapping[str, object],
     plan: Plan = FULL,
     search: bool = False,
+    fresh: bool = False,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Verifies and times one case, with `search` after a search for its configuration (or with the stored result of
-    one). Raises CompileError and LaunchError as the kernel's compilation and calls do.
+    one, except with `fresh`). Raises CompileError and LaunchError as the kernel's compilation and calls do.
     """
     kernel = phobos.load(str(resources.examples_dir() / bench.example))
     scalars = bench.scalars(case)
     sets = _buffer_sets(bench, case, device)
     pins = {**case.config, **config}
+    found = None
     if search:
         trial = _own_outputs(bench, case, device, sets[0])
-        pins |= kernel.search(**trial, **scalars, config=pins, backend=device.backend).best
+        found = kernel.search(**trial, **scalars, config=pins, backend=device.backend, fresh=fresh)
+        say(found.text())
+        pins |= found.best
         del trial
     variant = variant_of(kernel, bench, case, pins, searched=search)
     say(f"{bench.name} {case.label}: {variant.describe()}")
@@ -80,7 +87,7 @@ def run_case(
     tolerance = max(bench.tolerance[kind] for kind in variant.kinds or ("ieee",))
     if not norms.within(tolerance):
         note = f"{bench.name} {case.label}: WRONG, {norms}; tolerance {tolerance:.0e} on rel L2. Not timed."
-        return Outcome(rows=(), csv=(), notes=(note,), good=False)
+        return Outcome(rows=(), csv=(), notes=(note,), good=False, search=found)
     notes = [f"{bench.name} {case.label}: verified, {norms}"]
 
     peers: list[Peer] = []
@@ -109,7 +116,8 @@ def run_case(
     over = any(r.pct_of_peak is not None and r.pct_of_peak > 105.0 for r in rows)
     if over and set(variant.kinds) <= {"ieee"}:  # rounded products run on another unit than the one it is rated by
         notes.append(f"{bench.name}: above 105 % of the stated peak; the clock or the peak is wrong (--peak-fp32 ...)")
-    return Outcome(rows=tuple(rows), csv=tuple(_csv(bench, case, peaks, timings)), notes=tuple(notes), good=good)
+    csv = tuple(_csv(bench, case, peaks, timings))
+    return Outcome(rows=tuple(rows), csv=csv, notes=tuple(notes), good=good, search=found)
 
 
 def _buffer_sets(bench: Bench, case: Case, device: Device) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from phobos.diagnostics import CompileError, Diagnostic
 from phobos.files import write_output
+from phobos.tuning.result import SearchResult
 
 _NUMBER = re.compile(r"-?[\d.]+(e[-+]\d+)?( %)?")
 CSV_COLUMNS = ("benchmark", "impl", "precision", "gflops", "peak_gflops", "pct_of_peak")
@@ -115,6 +116,27 @@ def merged_json(old_text: str | None, rows: Iterable[Row], path: str = "results"
         kept[row.key()] = row.to_json()
     lines = ",\n".join("  " + json.dumps(item) for item in kept.values())
     return f"[\n{lines}\n]\n" if kept else "[]\n"
+
+
+def merged_search(old_text: str | None, found: Mapping[str, SearchResult], path: str) -> str:
+    """The JSON object of a bench's search logs by case, with those in `found` added or replaced.
+
+    Raises CompileError PH1030 if the old text is no such object: it is not overwritten.
+    """
+    try:
+        kept = json.loads(old_text) if old_text is not None else {}
+        if not isinstance(kept, dict):
+            raise TypeError("not an object")
+    except (ValueError, TypeError):
+        raise CompileError(
+            Diagnostic(
+                code="PH1030",
+                message=f"{path} is not an object of search logs; it is left as it is",
+                help="move it away, or choose another path",
+            )
+        ) from None
+    kept.update({case: result.to_json() for case, result in found.items()})
+    return json.dumps(kept, indent=1) + "\n"
 
 
 def merged_csv(old_text: str | None, rows: Iterable[CsvRow], path: str = "results.csv") -> str:

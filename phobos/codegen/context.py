@@ -102,6 +102,10 @@ class Printer:
     def element(self, e: Expr, nest: Nest, inner: str = "") -> str:
         return expression(e, self._environment(nest, inner)).text
 
+    def operand(self, e: Expr, nest: Nest) -> str:
+        """`element` that can stand as an operand."""
+        return expression(e, self._environment(nest)).at(PRIMARY)
+
     def linear(self, buffer: Buffer, at: tuple[Expr, ...], nest: Nest) -> str:
         return linear_index(buffer, at, self._environment(nest)).text
 

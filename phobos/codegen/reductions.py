@@ -44,7 +44,7 @@ def _combined(p: Printer, kind: str, dtype: DType, a: str, b: str) -> str:
         return f"{a} {op} {b}"
     if dtype in (DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2):
         return f"ph_cvt<{p.ctype(dtype)}>(ph_{kind}(ph_cvt<float>({a}), ph_cvt<float>({b})))"
-    return f"ph_{kind}({a}, {b})"
+    return f"ph_{kind}<{p.ctype(dtype)}>({a}, {b})" if dtype.is_integer else f"ph_{kind}({a}, {b})"
 
 
 def _better(kind: str, dtype: DType) -> str:
@@ -130,7 +130,7 @@ def in_warp(p: Printer, s: ReduceRegisters) -> None:
     )
     with loops(w, outer) if outer else _block(p):
         step.begin()
-        value = p.element(s.value, nest)
+        value = p.operand(s.value, nest) if s.kind in ("sum", "prod") else p.element(s.value, nest)
         index = _line_position(nest, s.axes) if step.indexed else ""
         with loops(w, inner):
             if padded:

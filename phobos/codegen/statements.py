@@ -151,7 +151,7 @@ def global_text(p: Printer, view: GlobalView, fill: int | float | bool = 0) -> G
         extent = str(dim) if isinstance(dim, int) else c_identifier(dim)
         stride = p.stride(view.tensor, number)
         if isinstance(axis, AtAxis):
-            axes.append(AxisText(p.atom(axis.index), 1, extent, stride, None, axis.guarded, axis.guarded))
+            axes.append(AxisText(p.atom(axis.index), 1, extent, stride, None, axis.low, axis.high))
         elif isinstance(axis, RangeAxis):
             axes.append(AxisText(p.atom(axis.start), axis.length, extent, stride, axis.tile_axis, axis.low, axis.high))
         else:

@@ -57,6 +57,7 @@ class MmaPlan(ContractionPlan):
     wn: int
     mt: int
     nt: int
+    ahead: bool  # fragments of the next step are loaded before the products of this one
 
     def emit(self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False) -> None:
         q = self.query
@@ -83,64 +84,126 @@ class MmaPlan(ContractionPlan):
             row = f"{col0}lane % 8 + lane / 16 * 8" if pair else f"{col0}lane % 8"
             out.line(f"const ph_shared<const {b_type}> b_tile = {b} + ({row}) * {pb} + lane / 8 % 2 * {chunk};")
         steps = q.k // depth
+        ahead = self.ahead and steps > 1
+        now, then = ("[kk % 2]", "[(kk + 1) % 2]") if ahead else ("", "")
+        two = "[2]" if ahead else ""
+        fragments = _Fragments(self, helper, depth, a, a_in_registers, pair, trans)
+        if ahead:
+            out.line(f"unsigned a_reg{two}[{self.mt}][4];")
+            out.line(f"unsigned b_reg{two}[{fragments.b_loads}][{fragments.b_words}];")
+            fragments.load(out, "[0]", "0")
         out.line("PH_UNROLL")
         out.open(f"for (int kk = 0; kk < {steps}; ++kk)")
-        out.line(f"unsigned a_reg[{self.mt}][4];")
+        if ahead:
+            out.open(f"if (kk + 1 < {steps})")
+            fragments.load(out, then, "(kk + 1)")
+            out.close()
+            out.line("PH_UNROLL")
+            out.open(f"for (int j = 0; j < {fragments.b_loads}; ++j)")
+            fragments.multiply(out, accumulator, now)
+            out.close()
+        else:
+            out.line(f"unsigned a_reg[{self.mt}][4];")
+            fragments.load_a(out, "", "kk")
+            out.line("PH_UNROLL")
+            out.open(f"for (int j = 0; j < {fragments.b_loads}; ++j)")
+            out.line(f"unsigned b_reg[1][{fragments.b_words}];")
+            fragments.load_b(out, "", "kk", "0")
+            fragments.multiply(out, accumulator, "", "0")
+            out.close()
+        out.close()
+        out.close()
+
+
+@dataclass(frozen=True)
+class _Fragments:
+    """Loads of one step along k, and the products with them."""
+
+    plan: MmaPlan
+    helper: str
+    depth: int
+    a: str
+    a_in_registers: bool
+    pair: bool
+    trans: bool
+
+    @property
+    def b_loads(self) -> int:
+        return self.plan.nt // 2 if self._paired else self.plan.nt
+
+    @property
+    def b_words(self) -> int:
+        return 4 if self._paired else 2
+
+    @property
+    def _single_words(self) -> bool:
+        """32-bit elements with n contiguous: there is no transposed load, so b comes in plain reads."""
+        return self.trans and self.plan.b_dtype.bytes == 4
+
+    @property
+    def _paired(self) -> bool:
+        return self.pair and not self._single_words
+
+    def load(self, out: TextWriter, buffer: str, step: str) -> None:
+        self.load_a(out, buffer, step)
         out.line("PH_UNROLL")
-        out.open(f"for (int i = 0; i < {self.mt}; ++i)")
-        if a_in_registers:
-            self._pack(out, a)
-        else:
-            out.line(f"ph_ldmatrix_x4(a_reg[i], a_tile + i * {16 * pa} + kk * {depth});", memory=True)
+        out.open(f"for (int j = 0; j < {self.b_loads}; ++j)")
+        self.load_b(out, buffer, step, "j")
         out.close()
-        if trans and item == 4:  # no transposed load of 32-bit elements: two plain reads a fragment
-            out.line("PH_UNROLL")
-            out.open(f"for (int j = 0; j < {self.nt}; ++j)")
-            out.line("unsigned b_reg[2];")
-            out.line(f"const float b0 = b_tile[kk * {depth * pb} + j * 8];", memory=True)
-            out.line(f"const float b1 = b_tile[kk * {depth * pb} + {4 * pb} + j * 8];", memory=True)
-            out.line("b_reg[0] = ph_bits<unsigned>(b0);")
-            out.line("b_reg[1] = ph_bits<unsigned>(b1);")
-            self._multiply(out, helper, accumulator, "j", "b_reg")
-            out.close()
+
+    def load_a(self, out: TextWriter, buffer: str, step: str) -> None:
+        p = self.plan
+        out.line("PH_UNROLL")
+        out.open(f"for (int i = 0; i < {p.mt}; ++i)")
+        if self.a_in_registers:
+            self._pack(out, buffer, step)
         else:
-            load = f"ph_ldmatrix_x{4 if pair else 2}{'_trans' if trans else ''}"
-            along_k = f"kk * {depth * pb}" if trans else f"kk * {depth}"
-            per_load = 16 if pair else 8
-            across = f"j * {per_load}" if trans else f"j * {per_load * pb}"
-            out.line("PH_UNROLL")
-            out.open(f"for (int j = 0; j < {self.nt // 2 if pair else self.nt}; ++j)")
-            out.line(f"unsigned b_reg[{4 if pair else 2}];")
-            out.line(f"{load}(b_reg, b_tile + {along_k} + {across});", memory=True)
-            if pair:
-                self._multiply(out, helper, accumulator, "2 * j", "b_reg")
-                self._multiply(out, helper, accumulator, "2 * j + 1", "b_reg + 2")
+            at = f"a_tile + i * {16 * p.a_layout.pitch} + {step} * {self.depth}"
+            out.line(f"ph_ldmatrix_x4(a_reg{buffer}[i], {at});", memory=True)
+        out.close()
+
+    def load_b(self, out: TextWriter, buffer: str, step: str, slot: str) -> None:
+        p = self.plan
+        pitch = p.b_layout.pitch
+        target = f"b_reg{buffer}[{slot}]"
+        if self._single_words:
+            for word, row in enumerate((0, 4)):
+                name = f"b{word}"
+                out.line(f"const float {name} = b_tile[{step} * {self.depth * pitch} + {row * pitch} + j * 8];", memory=True)
+                out.line(f"{target}[{word}] = ph_bits<unsigned>({name});")
+            return
+        load = f"ph_ldmatrix_x{self.b_words}{'_trans' if self.trans else ''}"
+        along_k = f"{step} * {self.depth * pitch}" if self.trans else f"{step} * {self.depth}"
+        columns = 16 if self._paired else 8
+        across = f"j * {columns}" if self.trans else f"j * {columns * pitch}"
+        out.line(f"{load}({target}, b_tile + {along_k} + {across});", memory=True)
+
+    def multiply(self, out: TextWriter, accumulator: str, buffer: str, slot: str = "j") -> None:
+        p = self.plan
+        for half in range(2 if self._paired else 1):
+            column = f"(2 * j + {half})" if self._paired and half else "2 * j" if self._paired else "j"
+            b = f"b_reg{buffer}[{slot}]" + (" + 2" if half else "")
+            at = f"4 * {column}" if p.mt == 1 else f"4 * (i * {p.nt} + {column})"
+            text = f"{self.helper}({accumulator} + {at}, a_reg{buffer}[{'0' if p.mt == 1 else 'i'}], {b});"
+            if p.mt == 1:
+                out.line(text, memory=True)
             else:
-                self._multiply(out, helper, accumulator, "j", "b_reg")
-            out.close()
-        out.close()
-        out.close()
+                out.line("PH_UNROLL")
+                out.line(f"for (int i = 0; i < {p.mt}; ++i) {text}", memory=True)
 
-    def _multiply(self, out: TextWriter, helper: str, accumulator: str, column: str, b: str) -> None:
-        at = f"4 * ({column})" if self.mt == 1 else f"4 * (i * {self.nt} + {column})"
-        text = f"{helper}({accumulator} + {at}, a_reg[{'0' if self.mt == 1 else 'i'}], {b});"
-        if self.mt == 1:
-            out.line(text, memory=True)
-        else:
-            out.line("PH_UNROLL")
-            out.line(f"for (int i = 0; i < {self.mt}; ++i) {text}", memory=True)
-
-    def _pack(self, out: TextWriter, a: str) -> None:
-        """a_reg[i] from the accumulator fragments 2 kk and 2 kk + 1 of an earlier product."""
-        tiles = self.query.k // 8
+    def _pack(self, out: TextWriter, buffer: str, step: str) -> None:
+        """a_reg[i] from the accumulator fragments 2 step and 2 step + 1 of an earlier product."""
+        p = self.plan
+        tiles = p.query.k // 8
         out.line("PH_UNROLL")
         out.open("for (int u = 0; u < 4; ++u)")
-        at = f"4 * (i * {tiles} + 2 * kk + u / 2) + u % 2 * 2" if self.mt > 1 else "4 * (2 * kk + u / 2) + u % 2 * 2"
-        if self.query.operand is DType.F32:
-            pack = "ph_pack_h2" if self.a_dtype is DType.F16 else "ph_pack_b2"
-            out.line(f"a_reg[i][u] = {pack}({a}[{at}], {a}[{at} + 1]);")
+        tile = f"2 * {step} + u / 2"
+        at = f"4 * (i * {tiles} + {tile}) + u % 2 * 2" if p.mt > 1 else f"4 * ({tile}) + u % 2 * 2"
+        if p.query.operand is DType.F32:
+            pack = "ph_pack_h2" if p.a_dtype is DType.F16 else "ph_pack_b2"
+            out.line(f"a_reg{buffer}[i][u] = {pack}({self.a}[{at}], {self.a}[{at} + 1]);")
         else:
-            out.line(f"a_reg[i][u] = {a}[{at}].x | (unsigned){a}[{at} + 1].x << 16;")
+            out.line(f"a_reg{buffer}[i][u] = {self.a}[{at}].x | (unsigned){self.a}[{at} + 1].x << 16;")
         out.close()
 
 
@@ -188,6 +251,13 @@ def _splits(query: ContractionQuery) -> list[tuple[int, int]]:
     ]
 
 
+def _ahead(query: ContractionQuery, mt: int, nt: int) -> bool:
+    """Two sets of fragments hide the latency of matrix loads, if registers allow (beside an online softmax they do not)."""
+    if query.options.overlap != "auto":
+        return query.options.overlap == "on"
+    return not query.whole_rows and 4 * mt * nt + 2 * (4 * mt + 2 * nt) <= 200
+
+
 def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
     stored = stored_dtype(query)
     assert stored is not None
@@ -215,7 +285,7 @@ def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
                 a_layout=a_layout, b_layout=b_layout, a_dtype=dtype, b_dtype=dtype,
                 rounding="tf32" if kind == "tf32" else "",
                 a_fragment=accumulator_layout(query.m, query.k, wm, 1) if in_registers else None,
-                row_split=(wm, mt), cost=cost, wm=wm, wn=wn, mt=mt, nt=nt,
+                row_split=(wm, mt), cost=cost, wm=wm, wn=wn, mt=mt, nt=nt, ahead=_ahead(query, mt, nt),
                 description=f"{mt}x{nt} fragments of 16x8 a warp, warps {wm}x{wn}, k in steps of {depth}"
                 + (", a stays in registers if its rows line up" if in_registers else ""),
             )  # fmt: skip

@@ -32,8 +32,11 @@ if TYPE_CHECKING:  # layouts and contraction plans are values carried by this IR
 
 @dataclass(frozen=True, eq=False)
 class AtAxis:
+    """One position. `low`/`high`: that side needs a check."""
+
     index: Expr
-    guarded: bool
+    low: bool
+    high: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +82,7 @@ class GlobalView:
 
     @property
     def guarded(self) -> bool:
-        return any(a.low or a.high if isinstance(a, RangeAxis) else isinstance(a, GatherAxis) or a.guarded for a in self.axes)
+        return any(isinstance(a, GatherAxis) or a.low or a.high for a in self.axes)
 
 
 # --- statements --------------------------------------------------------------------------------

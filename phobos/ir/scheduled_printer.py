@@ -139,13 +139,15 @@ def _value(value: object) -> str:
 def _view(view: s.GlobalView) -> str:
     axes = []
     for axis in view.axes:
-        if isinstance(axis, s.AtAxis):
-            axes.append(print_expression(axis.index) + (" checked" if axis.guarded else ""))
-        elif isinstance(axis, s.RangeAxis):
-            sides = " and ".join(n for n, on in (("low", axis.low), ("high", axis.high)) if on)
-            axes.append(f"{print_expression(axis.start)} :+ {axis.length}" + (f" {sides} checked" if sides else ""))
-        else:
+        if isinstance(axis, s.GatherAxis):
             axes.append(axis.index.name)
+            continue
+        if isinstance(axis, s.AtAxis):
+            text = print_expression(axis.index)
+        else:
+            text = f"{print_expression(axis.start)} :+ {axis.length}"
+        sides = " and ".join(n for n, on in (("low", axis.low), ("high", axis.high)) if on)
+        axes.append(text + (f" {sides} checked" if sides else ""))
     return f"{view.tensor}[{', '.join(axes)}] by {view.vector}"
 
 

@@ -10,7 +10,6 @@ from math import gcd
 from phobos.ir.abi import Specialization
 from phobos.ir.dims import DimBinary, DimConst, DimExpr, DimName
 from phobos.ir.tile import (
-    AtIndex,
     Atomic,
     AxisRange,
     Cast,
@@ -324,9 +323,6 @@ class ScalarFacts:
         if axis.length == 1:
             return True
         return self.multiple(axis.start) % axis.length == 0 and self.dim_multiple(dim) % axis.length == 0
-
-    def inside(self, axis: AtIndex, dim: int | str) -> bool:
-        return self.nonnegative(axis.index) and self.below_dim(axis.index, dim)
 
     def vector(self, view: View) -> int:
         """Elements of the last axis that one access may move: aligned, contiguous and under one bounds check.

@@ -181,6 +181,7 @@ class Generator:
         r = self.r
         mag, frac = HELD.get(dtype, (31, 0))
         if not shape:
+            mag = 8 if dtype in ("i8", "u8") else mag
             if dtype == "bool":
                 return Val(f"({self.scalar_position()} > {r.choice(['0', '1', '2'])})", dtype, ())
             if not is_float(dtype) and dtype[0] != "u" and r.random() < 0.4:

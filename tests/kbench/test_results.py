@@ -114,3 +114,22 @@ def test_table_aligns_numbers_to_the_right() -> None:
         "a         1.5",
         "bcd    -100.5",
     ]
+
+
+def test_search_logs_are_merged_by_case() -> None:
+    def log(microseconds: float) -> SearchResult:
+        timed = Outcome(config={"BR": 4}, status="timed", microseconds=microseconds, launches=5)
+        skipped = Outcome(config={"BR": 8}, status="skipped", stage="fit", reason="too large")
+        return SearchResult(
+            kernel="k", device="d", capability=(9, 0), dims={"N": 4}, dtypes={}, consts={}, pins={}, best={"BR": 4},
+            microseconds=microseconds, complete=True, interrupted=False, limit=None, space_size=2, reference="r",
+            seconds=1.0, date="2026-01-01", compiler="c", outcomes=(timed, skipped),
+        )  # fmt: skip
+
+    first = results.merged_search(None, {"a": log(1.0), "b": log(2.0)}, "x.json")
+    second = json.loads(results.merged_search(first, {"b": log(3.0)}, "x.json"))
+    assert {case: data["microseconds"] for case, data in second.items()} == {"a": 1.0, "b": 3.0}
+    assert second["a"]["outcomes"][1] == {"config": {"BR": 8}, "status": "skipped", "stage": "fit", "reason": "too large"}
+    for wrong in ("[]", "{", "3"):
+        with pytest.raises(CompileError, match="PH1030"):
+            results.merged_search(wrong, {"a": log(1.0)}, "x.json")

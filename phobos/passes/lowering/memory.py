@@ -83,7 +83,8 @@ def global_view(ctx: Lowering, view: View, layout: RegisterLayout | None) -> Glo
     tile_axis = 0
     for axis, dim in zip(view.axes, view.tensor.type.dims):
         if isinstance(axis, AtIndex):
-            axes.append(AtAxis(ctx.scalar(axis.index), not ctx.facts.inside(axis, dim)))
+            low, high = not ctx.facts.nonnegative(axis.index), not ctx.facts.below_dim(axis.index, dim)
+            axes.append(AtAxis(ctx.scalar(axis.index), low, high))
             key.append(("at", axis.index))
             continue
         if isinstance(axis, AxisRange):

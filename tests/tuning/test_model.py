@@ -1,0 +1,67 @@
+"""The cost model ranks the obviously worse below the better; the default choice follows it and its limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+import phobos
+from phobos import resources
+from phobos.runtime.pipeline import Request
+from phobos.target import get_target
+from phobos.tuning.model import Estimate, estimate
+
+ATTENTION = {"Nq": 4096, "Nk": 4096, "D": 64}
+MATRICES = {"M": 4096, "N": 4096, "K": 4096}
+
+
+def estimated(example: str, dims: Mapping[str, int], arch: str = "sm_90a", **config: Any) -> Estimate:
+    kernel = phobos.load(resources.examples_dir() / example)
+    request = Request(kernel=kernel.name, config=tuple(sorted(config.items())))
+    return estimate(kernel._frontend.ir(request), get_target(arch), dims)
+
+
+@pytest.mark.parametrize(
+    "example, dims, good, bad",
+    [
+        ("gemm_fp32.ph", MATRICES, {"BM": 64, "BN": 128, "BK": 16}, {"BM": 16, "BN": 16, "BK": 8}),
+        ("gemm_fp32.ph", MATRICES, {"BM": 64, "BN": 128, "BK": 16}, {"BM": 256, "BN": 256, "BK": 8}),
+        ("flash_attention_fp32.ph", ATTENTION, {"BR": 32, "BC": 64}, {"BR": 4, "BC": 4}),
+        ("flash_attention_fp32.ph", ATTENTION, {"BR": 64, "BC": 64}, {"BR": 128, "BC": 4}),
+        ("softmax_fp32.ph", {"M": 8192, "N": 8192}, {"BR": 1, "BN": 8192}, {"BR": 1, "BN": 64}),
+    ],
+)
+def test_the_obviously_worse_costs_more(
+    example: str, dims: Mapping[str, int], good: dict[str, int], bad: dict[str, int]
+) -> None:
+    better, worse = estimated(example, dims, **good), estimated(example, dims, **bad)
+    assert 0 < better.cycles and 1.3 * better.cycles < worse.cycles
+
+
+def test_more_work_costs_more() -> None:
+    small = estimated("gemm_fp32.ph", {"M": 1024, "N": 1024, "K": 1024}, BM=64, BN=64, BK=16)
+    large = estimated("gemm_fp32.ph", MATRICES, BM=64, BN=64, BK=16)
+    assert large.cycles > 8 * small.cycles and large.blocks == 16 * small.blocks
+
+
+def test_fewer_multiprocessors_cost_more() -> None:
+    config = {"BM": 64, "BN": 64, "BK": 16}
+    assert estimated("gemm_fp32.ph", MATRICES, "sm_75", **config).cycles > estimated(
+        "gemm_fp32.ph", MATRICES, "sm_90a", **config
+    ).cycles
+
+
+def test_what_cannot_fit_says_why() -> None:
+    found = estimated("gemm_fp32.ph", MATRICES, BM=256, BN=256, BK=64)
+    assert found.why_not is not None and "bytes of shared memory" in found.why_not
+
+
+def test_the_default_keeps_promises_that_it_can_keep() -> None:
+    kernel = phobos.load(resources.examples_dir() / "flash_attention_fp32.ph")
+    for size in (48, 100, 4096):
+        config = kernel.compile(dims={"Nq": size, "Nk": size}, arch="sm_90a").configuration
+        assert size % config["BR"] == 0 and size % config["BC"] == 0
+    chosen = kernel.compile(dims={"Nq": 4096, "Nk": 4096}, arch="sm_90a")
+    assert chosen.configuration["BR"] >= 16 and "cost model, best of 36" in chosen.report
