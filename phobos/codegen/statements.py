@@ -81,8 +81,7 @@ def print_statement(p: Printer, s: Stmt) -> None:
         w.at(s.span, s.note)
         if isinstance(s, AsyncCopy):
             target = p.stage_pointer(s.buffer, p.atom(s.stage))
-            ctype = p.ctype(s.buffer.dtype)
-            cp_async.copy(w, global_text(p, s.view), s.layout, s.buffer.layout, ctype, target, p.threads)
+            cp_async.copy(w, global_text(p, s.view), s.layout, s.buffer.layout, target, p.threads)
         elif isinstance(s, AsyncCommit):
             cp_async.commit(w)
         else:

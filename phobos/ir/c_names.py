@@ -8,7 +8,7 @@ from phobos.ir.types import DType
 
 # Names that the emitted text uses itself, C++ keywords, and names that are macros or functions in a prelude.
 RESERVED = frozenset(
-    "tid lane warp tile i j kk step u v x y z t n a b at total old part line "
+    "tid lane warp tile from to i j kk step u v x y z t n a b at total old part line "
     "a_tile b_tile a_row b_col a_reg b_reg "
     "and_eq bitand bitor not_eq or_eq xor_eq char8_t char16_t char32_t concept consteval constinit const_cast co_await "
     "co_return co_yield dynamic_cast reinterpret_cast static_cast static_assert thread_local wchar_t requires "

@@ -61,6 +61,20 @@ class Nest:
             terms.append(inner)
         return " + ".join(terms) or "0"
 
+    def base(self, axis: int) -> str:
+        """Position along `axis` of this thread's first register, "" for 0."""
+        return self.threads.base(self.layout, axis)
+
+    def steps(self, axis: int) -> list[tuple[str, int]]:
+        """(loop variable, elements along `axis` that one step of it moves)."""
+        out: list[tuple[str, int]] = []
+        for n, d in enumerate(self.layout.reg):
+            if d.axis == axis:
+                for g in self.groups:
+                    if g.digits[0] == n:
+                        out.append((g.variable, d.stride * (self.vector if n == 0 else 1)))
+        return out
+
     def position(self, axis: int, inner: str = "") -> str:
         """Position along `axis` of the current register; `inner` counts within a vector."""
         terms = [t for t in [self.threads.base(self.layout, axis)] if t]

@@ -11,7 +11,7 @@ from phobos.layout.register import RegisterLayout
 from phobos.layout.shared import SharedLayout
 from phobos.layout.text import TextWriter
 from phobos.transfer.interface import GlobalText
-from phobos.transfer.plain import guard_text, offset_text, padding_tests, shared_index, two_paths, vector_of
+from phobos.transfer.plain import guard_text, padding_tests, pointer, split_offset, split_shared, two_paths, vector_of
 
 
 def reject(vector: int, itemsize: int, shared: SharedLayout) -> str | None:
@@ -24,7 +24,7 @@ def reject(vector: int, itemsize: int, shared: SharedLayout) -> str | None:
 
 
 def copy(
-    w: TextWriter, view: GlobalText, layout: RegisterLayout, shared: SharedLayout, ctype: str, target: str,
+    w: TextWriter, view: GlobalText, layout: RegisterLayout, shared: SharedLayout, target: str,
     threads: ThreadPositions,
 ) -> None:  # fmt: skip
     """Starts the copies of a view into the shared tile at `target`."""
@@ -32,6 +32,8 @@ def copy(
     bytes_each = vector * shared.itemsize
     nest = plan(layout, threads, vector=vector, merge=False)
     owner = threads.owner(layout)
+    base, step = split_offset(view, nest)
+    shared_base, shared_step = split_shared(nest, shared)
 
     def emit(masked: bool) -> None:
         padding = " && ".join(f"PH_GUARD({t})" for t in padding_tests(nest))
@@ -40,13 +42,13 @@ def copy(
             if padding:
                 w.open(f"if ({padding})")
             ok = f", {bounds}" if bounds else ""
-            source = f"{view.tensor} + ({offset_text(view, nest)})"
-            w.line(f"ph_cp_async{bytes_each}(tile + ({shared_index(nest, shared)}), {source}{ok});", memory=True)
+            w.line(f"ph_cp_async{bytes_each}(tile + ({shared_step}), from + ({step}){ok});", memory=True)
             if padding:
                 w.close()
 
     w.open(f"if ({owner})" if owner else "")
-    w.line(f"const ph_shared<{ctype}> tile = {target};")
+    pointer(w, "tile", target, shared_base)
+    pointer(w, "from", view.tensor, base)
     two_paths(w, view, layout.registers // vector, emit)
     w.close()
 

@@ -45,16 +45,55 @@ def _axis_position(axis: AxisText, nest: Nest, inner: str = "") -> str:
     return _sum(axis.start, nest.position(axis.tile_axis, inner))
 
 
-def offset_text(view: GlobalText, nest: Nest, inner: str = "") -> str:
-    """Element offset of the current register from the tensor's base."""
-    terms = []
+def _scaled(text: str, stride: str) -> str:
+    if not stride or text == "0":
+        return text
+    return f"{text if text.isidentifier() else f'({text})'} * {stride}"
+
+
+def _step(variable: str, elements: int, stride: str) -> str:
+    """`variable` steps of `elements` positions along an axis of this stride."""
+    if not stride or stride.isdigit():
+        factor = elements * int(stride or 1)
+        return variable if factor == 1 else f"{variable} * {factor}"
+    return f"{variable} * {stride}" if elements == 1 else f"{variable} * ({elements} * {stride})"
+
+
+def split_offset(view: GlobalText, nest: Nest) -> tuple[str, str]:
+    """Element offset from the tensor's base, as a part that is the same for all registers of the thread and one that
+    moves with the loops: addresses then cost one computation and immediate offsets."""
+    base: list[str] = []
+    steps: list[str] = []
     for axis in view.axes:
-        position = _axis_position(axis, nest, inner)
-        if not axis.stride:
-            terms.append(position)
-        elif position != "0":
-            terms.append(f"{position if position.isidentifier() else f'({position})'} * {axis.stride}")
-    return _sum(*terms)
+        if axis.gather is not None:
+            steps.append(_scaled(_axis_position(axis, nest), axis.stride))
+        elif axis.tile_axis is None:
+            base.append(_scaled(axis.start, axis.stride))
+        else:
+            base.append(_scaled(_sum(axis.start, nest.base(axis.tile_axis)), axis.stride))
+            steps.extend(_step(v, n, axis.stride) for v, n in nest.steps(axis.tile_axis))
+    return _sum(*base), _sum(*steps)
+
+
+def split_shared(nest: Nest, shared: SharedLayout) -> tuple[str, str]:
+    """The same for the element index in an unswizzled shared tile."""
+    base: list[str] = []
+    steps: list[str] = []
+    for axis, stride in enumerate(shared.strides):
+        text = "" if stride == 1 else str(stride)
+        base.append(_scaled(nest.base(axis) or "0", text))
+        steps.extend(_step(v, n, text) for v, n in nest.steps(axis))
+    return _sum(*base), _sum(*steps)
+
+
+def pointer(w: TextWriter, name: str, base: str, offset: str) -> None:
+    """Declares `name` = base + offset."""
+    w.line(f"const auto {name} = {base}{'' if offset == '0' else f' + ({offset})'};")
+
+
+def offset_text(view: GlobalText, nest: Nest) -> str:
+    """Element offset of the current register from the tensor's base."""
+    return _sum(*split_offset(view, nest))
 
 
 def guard_text(view: GlobalText, nest: Nest, inner: str = "", masked: bool = True, padding: bool = True) -> str:
@@ -80,16 +119,6 @@ def padding_tests(nest: Nest, inner: str = "") -> list[str]:
     ]
 
 
-def shared_index(nest: Nest, shared: SharedLayout, inner: str = "") -> str:
-    """Element index of the current register's position in an unswizzled shared tile."""
-    terms = []
-    for axis, stride in enumerate(shared.strides):
-        position = nest.position(axis, inner)
-        if position != "0":
-            terms.append(position if stride == 1 else f"({position}) * {stride}")
-    return _sum(*terms)
-
-
 def two_paths(w: TextWriter, view: GlobalText, accesses: int, emit: Callable[[bool], None]) -> None:
     """`emit(masked)` once, or twice behind a branch that is uniform over the block."""
     whole = view.whole() if view.guarded else None
@@ -109,18 +138,18 @@ def load_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, targ
     """target[...] = view; masked and padding slots get the fill."""
     vector = vector_of(view, layout)
     nest = plan(layout, threads, vector=vector, merge=False)
+    base, step = split_offset(view, nest)
 
     def emit(masked: bool) -> None:
         guard = guard_text(view, nest, masked=masked)
         with loops(w, nest.groups):
-            offset = offset_text(view, nest)
             if vector == 1:
                 slot = f"{target}[{nest.register()}]"
                 if guard:
                     w.line(f"{slot} = {view.fill};")
-                    w.line(f"if ({guard}) {slot} = {view.tensor}[{offset}];", memory=True)
+                    w.line(f"if ({guard}) {slot} = from[{step}];", memory=True)
                 else:
-                    w.line(f"{slot} = {view.tensor}[{offset}];", memory=True)
+                    w.line(f"{slot} = from[{step}];", memory=True)
                 return
             pack = f"ph_vec<{view.ctype}, {vector}>"
             slot = f"{target}[{nest.register(inner='v')}]"
@@ -131,12 +160,15 @@ def load_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, targ
                 w.open(f"if ({guard})")
             else:
                 w.open("")
-            w.line(f"const {pack} t = ph_ldv<{pack}>({view.tensor}, {offset});", memory=True)
+            w.line(f"const {pack} t = ph_ldv<{pack}>(from, {step});", memory=True)
             w.line("PH_UNROLL")
             w.line(f"{each} {slot} = t.v[v];")
             w.close()
 
+    w.open("")
+    pointer(w, "from", view.tensor, base)
     two_paths(w, view, layout.registers // vector, emit)
+    w.close()
 
 
 def store_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, source: str, threads: ThreadPositions) -> None:
@@ -144,13 +176,13 @@ def store_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, sou
     vector = vector_of(view, layout)
     nest = plan(layout, threads, vector=vector, merge=False)
     owner = threads.owner(layout)
+    base, step = split_offset(view, nest)
 
     def emit(masked: bool) -> None:
         guard = guard_text(view, nest, masked=masked)
         with loops(w, nest.groups):
-            offset = offset_text(view, nest)
             if vector == 1:
-                store = f"{view.tensor}[{offset}] = {source}[{nest.register()}];"
+                store = f"to[{step}] = {source}[{nest.register()}];"
                 w.line(f"if ({guard}) {store}" if guard else store, memory=True)
                 return
             pack = f"ph_vec<{view.ctype}, {vector}>"
@@ -158,14 +190,13 @@ def store_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, sou
             w.line(f"{pack} t;")
             w.line("PH_UNROLL")
             w.line(f"for (int v = 0; v < {vector}; ++v) t.v[v] = {source}[{nest.register(inner='v')}];")
-            w.line(f"ph_stv({view.tensor}, {offset}, t);", memory=True)
+            w.line(f"ph_stv(to, {step}, t);", memory=True)
             w.close()
 
-    if owner:
-        w.open(f"if ({owner})")
+    w.open(f"if ({owner})" if owner else "")
+    pointer(w, "to", view.tensor, base)
     two_paths(w, view, layout.registers // vector, emit)
-    if owner:
-        w.close()
+    w.close()
 
 
 def global_to_shared(
@@ -181,9 +212,9 @@ def global_to_shared(
     last = layout.rank - 1
     wide = vector > 1 and shared.vector_width(last, vector) == vector and not shared.swizzle
     owner = threads.owner(layout)
-
-    def linear(inner: str = "") -> str:
-        return shared_index(nest, shared, inner)
+    base, step = split_offset(view, nest)
+    shared_base, shared_step = split_shared(nest, shared)
+    along = shared.strides[last]  # elements between neighbours of a vector in the tile
 
     def emit(masked: bool) -> None:
         padding = " && ".join(f"PH_GUARD({t})" for t in padding_tests(nest))
@@ -191,35 +222,37 @@ def global_to_shared(
         with loops(w, nest.groups):
             if padding:
                 w.open(f"if ({padding})")
-            offset = offset_text(view, nest)
             if vector == 1:
-                w.line(f"{view.ctype} t = {view.fill};" if bounds else f"const {view.ctype} t = {view.tensor}[{offset}];", memory=not bounds)
+                first = f"{view.ctype} t = {view.fill};" if bounds else f"const {view.ctype} t = from[{step}];"
+                w.line(first, memory=not bounds)
                 if bounds:
-                    w.line(f"if ({bounds}) t = {view.tensor}[{offset}];", memory=True)
-                w.line(f"tile[{linear()}] = {convert('t')};", memory=True)
+                    w.line(f"if ({bounds}) t = from[{step}];", memory=True)
+                w.line(f"tile[{shared_step}] = {convert('t')};", memory=True)
             else:
                 pack = f"ph_vec<{view.ctype}, {vector}>"
                 if bounds:
                     w.line(f"{pack} t;")
                     w.line("PH_UNROLL")
                     w.line(f"for (int v = 0; v < {vector}; ++v) t.v[v] = {view.fill};")
-                    w.line(f"if ({bounds}) t = ph_ldv<{pack}>({view.tensor}, {offset});", memory=True)
+                    w.line(f"if ({bounds}) t = ph_ldv<{pack}>(from, {step});", memory=True)
                 else:
-                    w.line(f"const {pack} t = ph_ldv<{pack}>({view.tensor}, {offset});", memory=True)
+                    w.line(f"const {pack} t = ph_ldv<{pack}>(from, {step});", memory=True)
                 if wide and convert("t") == "t":
-                    w.line(f"ph_stv(tile, {linear()}, t);", memory=True)
+                    w.line(f"ph_stv(tile, {shared_step}, t);", memory=True)
                 elif wide:
                     w.line(f"ph_vec<{ctype}, {vector}> c;")
                     w.line("PH_UNROLL")
                     w.line(f"for (int v = 0; v < {vector}; ++v) c.v[v] = {convert('t.v[v]')};")
-                    w.line(f"ph_stv(tile, {linear()}, c);", memory=True)
+                    w.line(f"ph_stv(tile, {shared_step}, c);", memory=True)
                 else:
+                    at = _sum(shared_step, "v" if along == 1 else f"v * {along}")
                     w.line("PH_UNROLL")
-                    w.line(f"for (int v = 0; v < {vector}; ++v) tile[{linear('v')}] = {convert('t.v[v]')};", memory=True)
+                    w.line(f"for (int v = 0; v < {vector}; ++v) tile[{at}] = {convert('t.v[v]')};", memory=True)
             if padding:
                 w.close()
 
     w.open(f"if ({owner})" if owner else "")
-    w.line(f"const ph_shared<{ctype}> tile = {target};")
+    pointer(w, "tile", f"({target})" if "+" in target else target, shared_base)
+    pointer(w, "from", view.tensor, base)
     two_paths(w, view, layout.registers // vector, emit)
     w.close()

@@ -115,7 +115,8 @@ class SearchResult:
             out[name] = dict(out[name])
         out["capability"] = list(self.capability)
         out["outcomes"] = [
-            {name: value for name, value in asdict(o).items() if value is not None} for o in self.outcomes
+            {name: value for name, value in asdict(o).items() if value is not None and (name, value) != ("launches", 0)}
+            for o in self.outcomes
         ]
         return out
 

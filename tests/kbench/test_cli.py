@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from phobos.cli import cli
 from phobos.diagnostics import CompileError, Diagnostic, LaunchError
 from phobos.norms import ErrorNorms
 from phobos.runtime import module
+from phobos.tuning.result import SearchResult
 
 needs_compiler = pytest.mark.skipif(shutil.which(settings.host_compiler()) is None, reason="no C++ compiler")
 
@@ -190,6 +192,37 @@ def test_results_are_merged_into_their_files(tmp_path: Path) -> None:
     assert table[0] == "benchmark,impl,precision,gflops,peak_gflops,pct_of_peak"
     assert len(table) == 1 + 2 * len(NAMES)
     assert "ratio" in result.stdout and "0.900" in result.stdout and "copy 4200 GB/s" in result.stdout
+
+
+def test_search_logs_are_written(peaks_seen: list[Peaks], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[bool, bool]] = []
+    plain = gpu.run_case
+    log = SearchResult(
+        kernel="gemm", device="d", capability=(9, 0), dims={}, dtypes={}, consts={}, pins={}, best={"BM": 64},
+        microseconds=9.0, complete=True, interrupted=False, limit=None, space_size=1, reference="r", seconds=1.0,
+        date="2026-01-01", compiler="c", outcomes=(),
+    )  # fmt: skip
+
+    def run_case(*args: Any, search: bool, fresh: bool, **options: Any) -> gpu.Outcome:
+        asked.append((search, fresh))
+        return dataclasses.replace(plain(*args, **options), search=log if search else None)
+
+    monkeypatch.setattr(gpu, "run_case", run_case)
+    out = tmp_path / "results" / "h200"
+    assert kbench("--bench", "gemm_fp32", "--search", "--quick", "--out", str(out)).exit_code == 0
+    assert not out.exists()
+    assert kbench("--bench", "gemm_fp32", "--search", "--fresh", "--out", str(out)).exit_code == 0
+    assert kbench("--bench", "gemm_fp32", "--out", str(out)).exit_code == 0
+    assert asked == [(True, False), (True, True), (False, False)]
+    written = json.loads((out / "search" / "gemm_fp32.json").read_text())
+    assert {case: found["best"] for case, found in written.items()} == {"M4096 N4096 K4096 f32": {"BM": 64}}
+
+
+@pytest.mark.usefixtures("no_device")
+def test_without_a_device_nothing_is_searched() -> None:
+    result = kbench("--bench", "saxpy_fp32", "--backend", "reference", "--search")
+    assert result.exit_code == 0 and "nothing was searched" in result.stdout
+    assert kbench("--fresh").exit_code == 2
 
 
 @pytest.mark.usefixtures("peaks_seen")

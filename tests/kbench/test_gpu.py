@@ -17,6 +17,7 @@ from kbench.device import random_array
 from kbench.protocol import Call, Plan
 from kbench.roofline import DeviceInfo, Peaks
 from phobos.kernel import Kernel
+from phobos.tuning.result import Outcome, SearchResult
 
 PLAN = Plan(warmup_calls=1, warmup_seconds=0.0, rounds=3, calls=2, graph_below_us=0.0)
 INFO = DeviceInfo(
@@ -124,27 +125,35 @@ def test_above_the_peak_is_said() -> None:
     assert any("above 105 %" in n for n in found.notes)
 
 
-def test_a_search_decides_the_configuration(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[dict[str, Any]] = []
-
-    class Found:
-        best = {"BN": 512}
-
-    def search(self: Any, **options: Any) -> Found:
-        asked.append(options)
-        return Found()
-
-    monkeypatch.setattr(Kernel, "search", search)
-    bench, case = small("saxpy_fp32")
-    found = gpu.run_case(
-        bench, dataclasses.replace(case, config={}), ArrayDevice(), PEAKS, config={}, plan=PLAN, search=True
-    )
-    assert found.good and found.rows[0].config == {"BN": 512} and found.rows[0].searched
-    assert set(asked[0]) == {"X", "Y", "a", "config", "backend"}
-
-
 def test_copy_rate() -> None:
     assert gpu.measured_copy_rate(ArrayDevice(), PLAN) == pytest.approx(2 * (1 << 30) / 100e-6)
+
+
+def test_a_search_comes_first_and_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench, case = small("saxpy_fp32")
+    case = dataclasses.replace(case, config={})
+    asked: list[dict[str, Any]] = []
+
+    def search(kernel: Kernel, **arguments: Any) -> SearchResult:
+        asked.append(arguments)
+        timed = Outcome(config={"BN": 512}, status="timed", microseconds=7.5, launches=5)
+        skipped = Outcome(config={"BN": 256}, status="skipped", stage="verify", reason="wrong")
+        return SearchResult(
+            kernel="saxpy", device="d", capability=(9, 0), dims={}, dtypes={}, consts={}, pins={}, best={"BN": 512},
+            microseconds=7.5, complete=True, interrupted=False, limit=None, space_size=2, reference="r", seconds=1.0,
+            date="2026-01-01", compiler="c", outcomes=(timed, skipped),
+        )  # fmt: skip
+
+    monkeypatch.setattr(Kernel, "search", search)
+    said: list[str] = []
+    found = gpu.run_case(
+        bench, case, ArrayDevice(), PEAKS, config={}, plan=PLAN, search=True, fresh=True, say=said.append
+    )
+    assert found.good and found.search is not None
+    (row,) = found.rows
+    assert row.config == {"BN": 512} and row.searched
+    assert asked[0].keys() == {"X", "Y", "a", "config", "backend", "fresh"} and asked[0]["fresh"]
+    assert "BN=512: timed 7.50 us" in said[0] and "BN=256: skipped (verify): wrong" in said[0]
 
 
 class TorchCpuDevice(ArrayDevice):

@@ -10,8 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from kbench.results import CSV_COLUMNS, CsvRow, Row, merged_csv, merged_json, read_old, table, write_new
+from kbench.results import (
+    CSV_COLUMNS,
+    CsvRow,
+    Row,
+    merged_csv,
+    merged_json,
+    merged_search,
+    read_old,
+    table,
+    write_new,
+)
 from phobos.diagnostics import CompileError
+from phobos.tuning.result import Outcome, SearchResult
 
 FIXED = (
     "bench", "case", "impl", "peer", "ratio", "median_us", "min_us", "max_us", "peak", "pct_of_peak", "rel_l2",
@@ -126,10 +137,11 @@ def test_search_logs_are_merged_by_case() -> None:
             seconds=1.0, date="2026-01-01", compiler="c", outcomes=(timed, skipped),
         )  # fmt: skip
 
-    first = results.merged_search(None, {"a": log(1.0), "b": log(2.0)}, "x.json")
-    second = json.loads(results.merged_search(first, {"b": log(3.0)}, "x.json"))
+    first = merged_search(None, {"a": log(1.0), "b": log(2.0)}, "x.json")
+    second = json.loads(merged_search(first, {"b": log(3.0)}, "x.json"))
     assert {case: data["microseconds"] for case, data in second.items()} == {"a": 1.0, "b": 3.0}
-    assert second["a"]["outcomes"][1] == {"config": {"BR": 8}, "status": "skipped", "stage": "fit", "reason": "too large"}
+    skipped = second["a"]["outcomes"][1]
+    assert skipped == {"config": {"BR": 8}, "status": "skipped", "stage": "fit", "reason": "too large"}
     for wrong in ("[]", "{", "3"):
         with pytest.raises(CompileError, match="PH1030"):
-            results.merged_search(wrong, {"a": log(1.0)}, "x.json")
+            merged_search(wrong, {"a": log(1.0)}, "x.json")

@@ -48,9 +48,10 @@ def test_more_work_costs_more() -> None:
 
 def test_fewer_multiprocessors_cost_more() -> None:
     config = {"BM": 64, "BN": 64, "BK": 16}
-    assert estimated("gemm_fp32.ph", MATRICES, "sm_75", **config).cycles > estimated(
-        "gemm_fp32.ph", MATRICES, "sm_90a", **config
-    ).cycles
+    assert (
+        estimated("gemm_fp32.ph", MATRICES, "sm_75", **config).cycles
+        > estimated("gemm_fp32.ph", MATRICES, "sm_90a", **config).cycles
+    )
 
 
 def test_what_cannot_fit_says_why() -> None:

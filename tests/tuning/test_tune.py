@@ -108,8 +108,13 @@ def test_the_best_is_returned_stored_and_used_by_later_calls(device: type[MadeUp
         assert compiled.configuration.items() >= BEST.items()
         assert "stored best of a search on" in compiled.report and "6 configurations timed" in compiled.report
     # Another shape, another architecture, or too little said of the shape: the cost model's choice.
-    for options in ({"dims": {"M": 10, "N": 101}}, {"dims": {"M": 10}}, {"dims": {"M": 10, "N": 100}, "arch": "sm_90a"}):
-        assert "cost model" in phobos.jit(ROWS).compile(**options).report  # type: ignore[arg-type]
+    others: list[dict[str, Any]] = [
+        {"dims": {"M": 10, "N": 101}},
+        {"dims": {"M": 10}},
+        {"dims": {"M": 10, "N": 100}, "arch": "sm_90a"},
+    ]
+    for options in others:
+        assert "cost model" in phobos.jit(ROWS).compile(**options).report
 
 
 def test_calls_take_the_stored_best(device: type[MadeUpTimer], monkeypatch: pytest.MonkeyPatch) -> None:
