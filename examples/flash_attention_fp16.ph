@@ -21,9 +21,8 @@ kernel flash_attention_fp16(Q: tensor<f16>[Nq, D],
     s = where(iota(1) < Nk - kt, s, -inf)  // a ragged last block reads zeros past Nk
 
     let mnew = tmax(m, rowmax(s))
-    let safe = where(mnew == -inf, 0.0, mnew)  // a row of -inf scores: avoid -inf - -inf
-    let p = exp(s - safe)
-    let corr = exp(m - safe)
+    let p = exp(s - mnew)      // the first block has a key, so mnew is finite
+    let corr = exp(m - mnew)
     l = l * corr + rowsum(p)
     acc = acc * corr + dot(f16(p), v)
     m = mnew

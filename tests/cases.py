@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Case:
-    """One example kernel under one configuration at one size. `dtype` is what the generic name T is bound to.
-    `sizes` are the extents of the oracle's inputs, pinned ones included."""
+    """One example kernel under one configuration at one size. `dtype` is what the generic name T is bound to; of a kernel
+    without one, the type of its tensors. `sizes` are the extents of the oracle's inputs, pinned ones included."""
 
     file: str
     kernel: str
     config: tuple[tuple[str, int], ...]
     sizes: tuple[tuple[str, int], ...]
-    consts: tuple[tuple[str, bool], ...] = ()
+    consts: tuple[tuple[str, int], ...] = ()  # bools too
     dtype: str = "f32"
     scalars: tuple[tuple[str, float], ...] = ()  # replaces scalar arguments of the oracle's inputs
 
@@ -29,7 +29,10 @@ class Case:
         return "-".join([self.kernel, *([self.dtype] if self.generic else []), *parts])
 
 
-GENERIC = frozenset({"transpose_matrix", "embedding", "rope", "gelu_forward"})  # kernels with a dtype name T
+# Kernels with a dtype name T.
+GENERIC = frozenset(
+    {"transpose_matrix", "embedding", "rope", "gelu_forward", "attention", "windowed_attention"}
+)
 
 # (file, kernel, [(configuration, [sizes...])...]); each is run at every size of its list.
 _TABLE: list[tuple[str, str, list[tuple[dict[str, int], list[dict[str, int]]]]]] = [
@@ -200,6 +203,8 @@ def _cases() -> Iterator[Case]:
         (("M", 17), ("N", 16), ("K", 9)),
         scalars=(("beta", 0.0),),
     )
+    yield from _gemms_of_16_bits()
+    yield from _attention()
     for dtype in ("f16", "bf16"):
         yield Case("gelu", "gelu_forward", (("BN", 256),), (("N", 333),), dtype=dtype)
         yield Case("transpose", "transpose_matrix", (("BM", 16), ("BN", 16)), (("M", 33), ("N", 20)), dtype=dtype)
@@ -219,6 +224,56 @@ def _cases() -> Iterator[Case]:
                     (("Nq", nq), ("Nk", nk), ("D", d)),
                     (("causal", causal),),
                 )
+
+
+def _gemms_of_16_bits() -> Iterator[Case]:
+    """Tensor-core products: several fragments a warp, K of one to several blocks, ragged in every axis."""
+    for kernel, dtype in (("gemm_fp16", "f16"), ("gemm_bf16", "bf16"), ("gemm_fp16tc_fp32acc", "f32")):
+        for (bm, bn, bk), sizes in (
+            ((32, 64, 16), ((64, 64, 48), (37, 50, 21))),
+            ((64, 32, 32), ((80, 96, 112),)),
+            ((128, 64, 32), ((100, 70, 90),)),
+        ):
+            for m, n, k in sizes:
+                config = (("BM", bm), ("BN", bn), ("BK", bk))
+                yield Case(kernel, kernel, config, (("M", m), ("N", n), ("K", k)), dtype=dtype)
+    config = (("BM", 32), ("BN", 32), ("BK", 16))
+    yield Case("gemm_fp16", "gemm_fp16", config, (("M", 33), ("N", 16), ("K", 9)), (), "f16", (("beta", 0.0),))
+
+
+# D, BR, BC, then (B, H, HK, M, N).
+_HEADS: list[tuple[tuple[int, int, int], list[tuple[int, int, int, int, int]]]] = [
+    ((32, 16, 16), [(1, 2, 1, 37, 50), (1, 1, 1, 50, 20)]),  # grouped queries; queries without a key
+    ((48, 32, 16), [(1, 1, 1, 33, 61)]),
+    ((64, 32, 32), [(2, 4, 2, 64, 64), (1, 3, 2, 40, 70)]),  # the third query head has no keys
+    ((80, 16, 32), [(1, 1, 1, 19, 45)]),
+    ((96, 64, 32), [(1, 1, 1, 70, 64)]),
+    ((128, 64, 64), [(1, 1, 1, 64, 130)]),
+]
+
+
+def _attention() -> Iterator[Case]:
+    for d in (48, 64, 80, 96, 128):
+        br, bc = (32, 32) if d < 96 else (64, 64)
+        for nq, nk in ((64, 128), (45, 101)) if d == 64 else ((37, 75),):
+            config, sizes = (("D", d), ("BR", br), ("BC", bc)), (("Nq", nq), ("Nk", nk), ("D", d))
+            yield Case("flash_attention_fp16", "flash_attention_fp16", config, sizes, dtype="f16")
+    for dtype in ("f16", "bf16", "f32"):
+        for (d, br, bc), lengths in _HEADS:
+            for number, (b, h, hk, m, n) in enumerate(lengths):
+                for causal in (False, True):
+                    if dtype == "bf16" and (number or causal == (d % 32 == 0)):
+                        continue  # f16's text with another instruction: once for each D
+                    config = (("D", d), ("BR", br), ("BC", bc))
+                    sizes = (("B", b), ("H", h), ("HK", hk), ("M", m), ("N", n), ("D", d))
+                    yield Case("attention", "attention", config, sizes, (("causal", causal),), dtype)
+    for dtype in ("f16", "f32"):
+        for window, m, n in ((1, 33, 40), (24, 64, 96), (40, 50, 21), (100, 20, 70)):
+            config = (("D", 32), ("BR", 32), ("BC", 16))
+            sizes = (("H", 2), ("M", m), ("N", n), ("D", 32))
+            yield Case("windowed_attention", "windowed_attention", config, sizes, (("window", window),), dtype)
+    for d, c, n in ((16, 16, 70), (32, 32, 64), (64, 16, 37), (64, 64, 100)):
+        yield Case("kda_fp32", "kda", (("D", d), ("C", c)), (("N", n), ("D", d)))
 
 
 CASES: tuple[Case, ...] = tuple(_cases())

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import oracles
+import rounding
 from cases import GENERIC, Case
+from oracles import ORACLES
 
 from phobos.ir.abi import Specialization, TensorFacts
 from phobos.ir.tile import Dot, KernelIR
@@ -42,7 +43,7 @@ def kernel_ir(
     file: str,
     kernel: str,
     config: tuple[tuple[str, int], ...],
-    consts: tuple[tuple[str, bool], ...] = (),
+    consts: tuple[tuple[str, int], ...] = (),
     dtype: str = "f32",
 ) -> KernelIR:
     """The typed tile IR of an example under a configuration. `dtype` binds the dtype name T, where it has one."""
@@ -99,7 +100,7 @@ def build(kernel: KernelIR, file: str, spec: Specialization | None = None, arch:
 
 def rounding_of(
     kernel: KernelIR, dtype: str, *, program: "Program | None" = None, float64: bool = False
-) -> oracles.Rounding:
+) -> rounding.Rounding:
     """What a run of this kernel rounds to: the arithmetic, and the operands of its contractions. The kinds of these are
     what the compiler decided for `program`; without one they are those of the IR."""
     if program is None:
@@ -107,8 +108,8 @@ def rounding_of(
     else:
         choices = [d.choice for d in program.decisions if d.stage == "contraction"]
         kinds = {choice[choice.index("(") + 1 : choice.index(")")] for choice in choices}
-    operand = max((oracles.OPERAND[kind] for kind in kinds), default=0.0)
-    return oracles.Rounding(u=oracles.F64 if float64 else oracles.F32, operand=operand, dtype=dtype)
+    operand = max((rounding.OPERAND[kind] for kind in kinds), default=0.0)
+    return rounding.Rounding(u=rounding.F64 if float64 else rounding.F32, operand=operand, dtype=dtype)
 
 
 def make_arguments(
@@ -116,10 +117,10 @@ def make_arguments(
 ) -> dict[str, Any]:
     """Seeded random arguments of an example; float scalars are exact in f32, so that every executor sees the same."""
     seed = zlib.crc32(repr((kernel, sorted(sizes.items()), dtype)).encode())
-    arguments = oracles.ORACLES[kernel].inputs(np.random.default_rng(seed), sizes, dtype)
+    arguments = ORACLES[kernel].inputs(np.random.default_rng(seed), sizes, dtype)
     arguments.update(scalars or {})
-    if kernel == "gemm" and arguments["beta"] == 0.0:
-        arguments["C"] = oracles.poison(arguments["C"].shape)
+    if arguments.get("beta") == 0.0:  # C is not read then
+        arguments["C"] = rounding.poison(arguments["C"].shape, dtype)
     return {k: float(np.float32(v)) if isinstance(v, float) else v for k, v in arguments.items()}
 
 
@@ -178,15 +179,15 @@ def failures(
     before: Mapping[str, Any],
     after: Mapping[str, Any],
     consts: Mapping[str, object],
-    rounding: oracles.Rounding,
+    arithmetic: rounding.Rounding,
 ) -> list[str]:
     """What differs from the oracle by more than its bound, one sentence for each output; inputs must be unchanged."""
     out = []
     with np.errstate(all="ignore"):
-        expected = oracles.ORACLES[kernel].expect(before, consts, rounding)
+        expected = ORACLES[kernel].expect(before, consts, arithmetic)
     for name, value in before.items():
         if name in expected:
-            problem = oracles.mismatch(after[name], expected[name], rounding.dtype)
+            problem = rounding.mismatch(after[name], expected[name], arithmetic.dtype)
             if problem is not None:
                 out.append(f"{name}: {problem}")
         elif isinstance(value, np.ndarray) and not np.array_equal(after[name], value):

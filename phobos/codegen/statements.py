@@ -31,6 +31,7 @@ from phobos.ir.scheduled import (
     MoveRegisters,
     PrintStmt,
     RangeAxis,
+    ReadShared,
     ReduceCollect,
     ReducePublish,
     ReduceRegisters,
@@ -38,6 +39,9 @@ from phobos.ir.scheduled import (
     ScanShared,
     SetScalar,
     Stmt,
+    StepDeclare,
+    StepLoad,
+    StepMultiply,
     StoreGlobal,
     StoreScalar,
     WhileStmt,
@@ -89,6 +93,9 @@ def print_statement(p: Printer, s: Stmt) -> None:
     elif isinstance(s, WriteShared):
         w.at(s.span, s.note)
         _write_shared(p, s)
+    elif isinstance(s, ReadShared):
+        w.at(s.span, s.note)
+        _read_shared(p, s)
     elif isinstance(s, ReduceRegisters):
         w.at(s.span, s.note)
         reductions.in_warp(p, s)
@@ -109,6 +116,15 @@ def print_statement(p: Printer, s: Stmt) -> None:
             s.plan.emit(w, s.accumulator.name, s.a.name, b, a_in_registers=True)
         else:
             s.plan.emit(w, s.accumulator.name, p.pointer(s.a, const=True), b)
+    elif isinstance(s, StepDeclare):
+        w.at(s.span, s.note or f"{s.plan.room}: {s.plan.description}, loads one step ahead")
+        s.plan.declare(w, s.name)
+    elif isinstance(s, StepLoad):
+        w.at(s.span, s.note)
+        s.plan.load(w, s.name, s.slot, s.step, p.pointer(s.a, const=True), p.pointer(s.b, const=True))
+    elif isinstance(s, StepMultiply):
+        w.at(s.span, s.note)
+        s.plan.multiply(w, s.name, s.slot, s.accumulator.name)
     elif isinstance(s, Barrier):
         w.at(s.span)
         w.line("ph_syncthreads();", memory=True)
@@ -278,6 +294,36 @@ def _write_shared(p: Printer, s: WriteShared) -> None:
             w.line(f"ph_stv(tile, {index}, t);", memory=True)
             if guard:
                 w.close()
+    w.close()
+
+
+def _read_shared(p: Printer, s: ReadShared) -> None:
+    w = p.writer
+    layout, shared = s.target.layout, s.buffer.layout
+    last = layout.rank - 1
+    vector = shared.vector_width(last, layout.contiguous_run(last)) if not layout.padded(last) else 1
+    nest = plan(layout, p.threads, vector=vector, merge=False)
+    guard = " && ".join(f"PH_GUARD({t})" for t in plain.padding_tests(nest))
+    base, step = plain.split_shared(nest, shared)
+    ctype = p.ctype(s.target.dtype)
+    target = FragmentRef(s.target.dtype, s.target)
+    p.declare(s.target)
+    w.open("")
+    plain.pointer(w, "tile", f"ph_smem<const {ctype}>({p.schedule.offsets[s.buffer]})", base)
+    if vector == 1:
+        slot = nest.fragment(target)
+        read = f"{slot} = tile[{step}];"
+        if guard:
+            zero = p.literal(0, s.target.dtype)
+            read = f"{{ {slot} = {zero}; if ({guard}) {slot} = tile[{step}]; }}"
+        one_liner(w, nest.groups, read, memory=True)
+    else:
+        with loops(w, nest.groups):
+            w.open(f"if ({guard})" if guard else "")
+            w.line(f"const ph_vec<{ctype}, {vector}> t = ph_ldv<ph_vec<{ctype}, {vector}>>(tile, {step});", memory=True)
+            w.line("PH_UNROLL")
+            w.line(f"for (int v = 0; v < {vector}; ++v) {nest.fragment(target, 'v')} = t.v[v];")
+            w.close()
     w.close()
 
 

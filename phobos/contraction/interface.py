@@ -60,10 +60,30 @@ class ContractionPlan:
     b_dtype: DType
     rounding: str = ""
     a_fragment: RegisterLayout | None = None
+    ahead: bool = False  # whether loading one step ahead is worth its registers
 
     def emit(self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False) -> None:
         """Prints `accumulator += a @ b`; `a` and `b` are expressions of shared pointers to the operands' tiles, `a` the name
         of a fragment of layout `a_fragment` where it is `a_in_registers`."""
+        raise NotImplementedError
+
+    # A room that can split a product into steps along k lets a loop load the next step while it multiplies this one.
+
+    @property
+    def steps(self) -> int:
+        """Steps along k; 0 if the room does not split its products."""
+        return 0
+
+    def declare(self, out: TextWriter, name: str) -> None:
+        """Declares registers `name...` for two steps."""
+        raise NotImplementedError
+
+    def load(self, out: TextWriter, name: str, slot: int, step: int, a: str, b: str) -> None:
+        """Loads step `step` of both operands into set `slot` (0 or 1)."""
+        raise NotImplementedError
+
+    def multiply(self, out: TextWriter, name: str, slot: int, accumulator: str) -> None:
+        """accumulator += the product of the step in set `slot`."""
         raise NotImplementedError
 
 

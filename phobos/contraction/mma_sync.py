@@ -57,52 +57,24 @@ class MmaPlan(ContractionPlan):
     wn: int
     mt: int
     nt: int
-    ahead: bool  # fragments of the next step are loaded before the products of this one
 
     def emit(self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False) -> None:
-        q = self.query
-        helper, depth = _INSTRUCTIONS[self.a_dtype]
-        item = self.a_dtype.bytes
-        chunk = 16 // item  # elements of a 16-byte row of a matrix
+        fragments = _Fragments(self, "a_reg", "b_reg", a, a_in_registers)
+        steps = self.steps
         out.open("")
-        warp_m = "" if self.wm == 1 else "warp" if self.wn == 1 else f"warp / {self.wn}"
-        warp_n = "" if self.wn == 1 else f"warp % {self.wn}"
-        row0 = f"({warp_m}) * {16 * self.mt} + " if warp_m else ""
-        col0 = f"({warp_n}) * {8 * self.nt} + " if warp_n else ""
-        pa, pb = self.a_layout.pitch, self.b_layout.pitch
-        if not a_in_registers:
-            out.line(f"const ph_shared<const {C_TYPES[self.a_dtype]}> a_tile = {a} + ({row0}lane % 16) * {pa} + lane / 16 * {chunk};")
-        b_type = C_TYPES[self.b_dtype]
-        pair = self.nt % 2 == 0  # two column tiles by one load
-        trans = not q.transpose_b
-        if trans and item == 2:
-            column = f"{col0}lane / 16 * 8" if pair else f"{col0[:-3]}" if col0 else "0"
-            out.line(f"const ph_shared<const {b_type}> b_tile = {b} + lane % 16 * {pb} + {column};")
-        elif trans:
-            out.line(f"const ph_shared<const {b_type}> b_tile = {b} + lane % 4 * {pb} + {col0}lane / 4;")
-        else:
-            row = f"{col0}lane % 8 + lane / 16 * 8" if pair else f"{col0}lane % 8"
-            out.line(f"const ph_shared<const {b_type}> b_tile = {b} + ({row}) * {pb} + lane / 8 % 2 * {chunk};")
-        steps = q.k // depth
-        ahead = self.ahead and steps > 1
-        now, then = ("[kk % 2]", "[(kk + 1) % 2]") if ahead else ("", "")
-        two = "[2]" if ahead else ""
-        fragments = _Fragments(self, helper, depth, a, a_in_registers, pair, trans)
-        if ahead:
-            out.line(f"unsigned a_reg{two}[{self.mt}][4];")
-            out.line(f"unsigned b_reg{two}[{fragments.b_loads}][{fragments.b_words}];")
+        fragments.pointers(out, a, b)
+        if self.ahead and steps > 1:
+            fragments.declare(out)
             fragments.load(out, "[0]", "0")
-        out.line("PH_UNROLL")
-        out.open(f"for (int kk = 0; kk < {steps}; ++kk)")
-        if ahead:
-            out.open(f"if (kk + 1 < {steps})")
-            fragments.load(out, then, "(kk + 1)")
-            out.close()
             out.line("PH_UNROLL")
-            out.open(f"for (int j = 0; j < {fragments.b_loads}; ++j)")
-            fragments.multiply(out, accumulator, now)
+            out.open(f"for (int kk = 0; kk < {steps}; ++kk)")
+            out.open(f"if (kk + 1 < {steps})")
+            fragments.load(out, "[(kk + 1) % 2]", "(kk + 1)")
             out.close()
+            fragments.multiply_all(out, accumulator, "[kk % 2]")
         else:
+            out.line("PH_UNROLL")
+            out.open(f"for (int kk = 0; kk < {steps}; ++kk)")
             out.line(f"unsigned a_reg[{self.mt}][4];")
             fragments.load_a(out, "", "kk")
             out.line("PH_UNROLL")
@@ -114,18 +86,45 @@ class MmaPlan(ContractionPlan):
         out.close()
         out.close()
 
+    @property
+    def steps(self) -> int:
+        return self.query.k // _INSTRUCTIONS[self.a_dtype][1]
+
+    def declare(self, out: TextWriter, name: str) -> None:
+        _Fragments(self, f"{name}_a", f"{name}_b").declare(out)
+
+    def load(self, out: TextWriter, name: str, slot: int, step: int, a: str, b: str) -> None:
+        fragments = _Fragments(self, f"{name}_a", f"{name}_b")
+        out.open("")
+        fragments.pointers(out, a, b)
+        fragments.load(out, f"[{slot}]", str(step))
+        out.close()
+
+    def multiply(self, out: TextWriter, name: str, slot: int, accumulator: str) -> None:
+        _Fragments(self, f"{name}_a", f"{name}_b").multiply_all(out, accumulator, f"[{slot}]")
+
 
 @dataclass(frozen=True)
 class _Fragments:
-    """Loads of one step along k, and the products with them."""
+    """Loads of one step along k into registers named `a_reg`, `b_reg`, and the products with them."""
 
     plan: MmaPlan
-    helper: str
-    depth: int
-    a: str
-    a_in_registers: bool
-    pair: bool
-    trans: bool
+    a_reg: str
+    b_reg: str
+    a: str = ""  # the accumulator fragment that is the left operand, if it is `a_in_registers`
+    a_in_registers: bool = False
+
+    @property
+    def helper(self) -> str:
+        return _INSTRUCTIONS[self.plan.a_dtype][0]
+
+    @property
+    def depth(self) -> int:
+        return _INSTRUCTIONS[self.plan.a_dtype][1]
+
+    @property
+    def trans(self) -> bool:
+        return not self.plan.query.transpose_b
 
     @property
     def b_loads(self) -> int:
@@ -142,7 +141,40 @@ class _Fragments:
 
     @property
     def _paired(self) -> bool:
-        return self.pair and not self._single_words
+        """Two column tiles by one load."""
+        return self.plan.nt % 2 == 0 and not self._single_words
+
+    def pointers(self, out: TextWriter, a: str, b: str) -> None:
+        """Declares a_tile and b_tile: where this lane's first matrix rows lie."""
+        p = self.plan
+        chunk = 16 // p.a_dtype.bytes  # elements of a 16-byte row of a matrix
+        warp_m = "" if p.wm == 1 else "warp" if p.wn == 1 else f"warp / {p.wn}"
+        warp_n = "" if p.wn == 1 else f"warp % {p.wn}"
+        row0 = f"({warp_m}) * {16 * p.mt} + " if warp_m else ""
+        col0 = f"({warp_n}) * {8 * p.nt} + " if warp_n else ""
+        pa, pb = p.a_layout.pitch, p.b_layout.pitch
+        if not self.a_in_registers:
+            at = f"({row0}lane % 16) * {pa} + lane / 16 * {chunk}"
+            out.line(f"const ph_shared<const {C_TYPES[p.a_dtype]}> a_tile = {a} + {at};")
+        if self._single_words:
+            at = f"lane % 4 * {pb} + {col0}lane / 4"
+        elif self.trans:
+            at = f"lane % 16 * {pb} + {col0}" + ("lane / 16 * 8" if self._paired else "0")
+        else:
+            row = f"{col0}lane % 8" + (" + lane / 16 * 8" if self._paired else "")
+            at = f"({row}) * {pb} + lane / 8 % 2 * {chunk}"
+        out.line(f"const ph_shared<const {C_TYPES[p.b_dtype]}> b_tile = {b} + {at};")
+
+    def declare(self, out: TextWriter) -> None:
+        """Two sets of registers."""
+        out.line(f"unsigned {self.a_reg}[2][{self.plan.mt}][4];")
+        out.line(f"unsigned {self.b_reg}[2][{self.b_loads}][{self.b_words}];")
+
+    def multiply_all(self, out: TextWriter, accumulator: str, buffer: str) -> None:
+        out.line("PH_UNROLL")
+        out.open(f"for (int j = 0; j < {self.b_loads}; ++j)")
+        self.multiply(out, accumulator, buffer)
+        out.close()
 
     def load(self, out: TextWriter, buffer: str, step: str) -> None:
         self.load_a(out, buffer, step)
@@ -159,13 +191,13 @@ class _Fragments:
             self._pack(out, buffer, step)
         else:
             at = f"a_tile + i * {16 * p.a_layout.pitch} + {step} * {self.depth}"
-            out.line(f"ph_ldmatrix_x4(a_reg{buffer}[i], {at});", memory=True)
+            out.line(f"ph_ldmatrix_x4({self.a_reg}{buffer}[i], {at});", memory=True)
         out.close()
 
     def load_b(self, out: TextWriter, buffer: str, step: str, slot: str) -> None:
         p = self.plan
         pitch = p.b_layout.pitch
-        target = f"b_reg{buffer}[{slot}]"
+        target = f"{self.b_reg}{buffer}[{slot}]"
         if self._single_words:
             for word, row in enumerate((0, 4)):
                 name = f"b{word}"
@@ -182,9 +214,9 @@ class _Fragments:
         p = self.plan
         for half in range(2 if self._paired else 1):
             column = f"(2 * j + {half})" if self._paired and half else "2 * j" if self._paired else "j"
-            b = f"b_reg{buffer}[{slot}]" + (" + 2" if half else "")
+            b = f"{self.b_reg}{buffer}[{slot}]" + (" + 2" if half else "")
             at = f"4 * {column}" if p.mt == 1 else f"4 * (i * {p.nt} + {column})"
-            text = f"{self.helper}({accumulator} + {at}, a_reg{buffer}[{'0' if p.mt == 1 else 'i'}], {b});"
+            text = f"{self.helper}({accumulator} + {at}, {self.a_reg}{buffer}[{'0' if p.mt == 1 else 'i'}], {b});"
             if p.mt == 1:
                 out.line(text, memory=True)
             else:
@@ -201,9 +233,9 @@ class _Fragments:
         at = f"4 * (i * {tiles} + {tile}) + u % 2 * 2" if p.mt > 1 else f"4 * ({tile}) + u % 2 * 2"
         if p.query.operand is DType.F32:
             pack = "ph_pack_h2" if p.a_dtype is DType.F16 else "ph_pack_b2"
-            out.line(f"a_reg{buffer}[i][u] = {pack}({self.a}[{at}], {self.a}[{at} + 1]);")
+            out.line(f"{self.a_reg}{buffer}[i][u] = {pack}({self.a}[{at}], {self.a}[{at} + 1]);")
         else:
-            out.line(f"a_reg{buffer}[i][u] = {self.a}[{at}].x | (unsigned){self.a}[{at} + 1].x << 16;")
+            out.line(f"{self.a_reg}{buffer}[i][u] = {self.a}[{at}].x | (unsigned){self.a}[{at} + 1].x << 16;")
         out.close()
 
 

@@ -197,6 +197,14 @@ class WriteShared(Stmt):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
+class ReadShared(Stmt):
+    """target = buffer, position by position; padding slots get 0."""
+
+    target: Fragment
+    buffer: Buffer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
 class ReduceRegisters(Stmt):
     """Reduction of `value` (over `layout`) along `axes` inside each warp: registers first, then lanes by butterfly
     shuffles.
@@ -263,6 +271,36 @@ class Contract(Stmt):
     accumulator: Fragment
     a: Buffer | Fragment
     b: Buffer | Fragment
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepDeclare(Stmt):
+    """Registers `name...` for two steps along k of a product."""
+
+    plan: "ContractionPlan"
+    name: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepLoad(Stmt):
+    """Step `step` of both operands into set `slot`."""
+
+    plan: "ContractionPlan"
+    name: str
+    slot: int
+    step: int
+    a: Buffer
+    b: Buffer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepMultiply(Stmt):
+    """accumulator += the product of the step in set `slot`."""
+
+    plan: "ContractionPlan"
+    name: str
+    slot: int
+    accumulator: Fragment
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -17,12 +17,14 @@ from phobos.ir.scheduled import (
     LoadScalar,
     Map,
     PrintStmt,
+    ReadShared,
     ReduceCollect,
     ReducePublish,
     ReduceRegisters,
     ScanShared,
     SetScalar,
     Stmt,
+    StepLoad,
     StoreGlobal,
     StoreScalar,
     WhileStmt,
@@ -93,6 +95,8 @@ def accesses(s: Stmt) -> list[Access]:
         threads = s.source.layout if _straight(s.at) else None
         box = _box(s.at, s.source.layout.shape)
         out.append(Access(s.buffer, WRITE, f"write of {s.buffer.name} ({where})", threads=threads, box=box))
+    elif isinstance(s, ReadShared):
+        out.append(Access(s.buffer, READ, f"read of {s.buffer.name} ({where})", threads=s.target.layout))
     elif isinstance(s, ReducePublish):
         out.extend(Access(b, WRITE, f"partial results {b.name} ({where})") for b in s.scratch)
     elif isinstance(s, ReduceCollect):
@@ -100,6 +104,8 @@ def accesses(s: Stmt) -> list[Access]:
     elif isinstance(s, ScanShared):
         out.append(Access(s.buffer, READ, f"scan of {s.buffer.name} ({where})"))
         out.append(Access(s.buffer, WRITE, f"scan of {s.buffer.name} ({where})"))
+    elif isinstance(s, StepLoad):
+        out.extend(Access(x, READ, f"product reading {x.name} ({where})") for x in (s.a, s.b))
     elif isinstance(s, Contract):
         for operand in (s.a, s.b):
             if isinstance(operand, Buffer):

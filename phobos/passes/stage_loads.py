@@ -35,6 +35,9 @@ from phobos.ir.scheduled import (
     ReturnStmt,
     Schedule,
     SetScalar,
+    StepDeclare,
+    StepLoad,
+    StepMultiply,
     Stmt,
     StoreGlobal,
     StoreScalar,
@@ -204,10 +207,56 @@ class _Stager:
         ]  # fmt: skip
         taken = {load for load, _ in ready}
         rest = tuple(s for s in loop.body if s not in taken)
+        rotated = self._rotated(loop, head, rest, {load.buffer: ring for load, ring in rings.items()}, here, advance)
+        if rotated is not None:
+            out.extend(rotated)
+            return out
         out.append(replace(loop, body=(*head, *rest)))
         if any(isinstance(s, BreakStmt) for s in walk(loop.body)):
             out.append(AsyncWait(span=span, pending=0, note="copies for iterations that a break skipped"))
         return out
+
+    def _rotated(
+        self, loop: ForStmt, head: list[Stmt], rest: tuple[Stmt, ...], rings: Mapping[Buffer, Buffer], here: ScalarRef, advance: Expr
+    ) -> list[Stmt] | None:  # fmt: skip
+        """The loop of a single product of two rings, turned so that the first fragments of the next tiles are loaded before
+        the last products of these ones: no gap at the barrier. None where the loop is another one.
+
+        Iteration: copies for later, steps 0 .. n - 2 each loading its successor; wait, barrier, next stage, its step 0; last step.
+        """
+        if len(rest) != 1 or not isinstance(rest[0], Contract):
+            return None
+        product = rest[0]
+        plan = product.plan
+        if not (isinstance(product.a, Buffer) and isinstance(product.b, Buffer)):
+            return None
+        a, b = rings.get(product.a), rings.get(product.b)
+        if a is None or b is None or plan.steps < 2 or plan.steps % 2 or not plan.ahead:
+            return None
+        _, wait, barrier, copies, commit = head
+        span, name = product.span, self._fresh("step")
+        stage = ScalarVar(here.name, DType.INDEX)
+        first = StepLoad(span=span, plan=plan, name=name, slot=0, step=0, a=a, b=b)
+        body: list[Stmt] = [copies, commit]
+        for step in range(plan.steps - 1):
+            body.append(StepLoad(span=span, plan=plan, name=name, slot=(step + 1) % 2, step=step + 1, a=a, b=b))
+            body.append(StepMultiply(span=span, plan=plan, name=name, slot=step % 2, accumulator=product.accumulator))
+        following = _plus(ScalarRef(DType.INDEX, loop.index.name), loop.step, 1)
+        body += [
+            replace(wait),
+            replace(barrier),
+            SetScalar(span=loop.span, target=stage, value=advance, declare=False),
+            IfStmt(span=span, condition=_before(following, loop), then=(replace(first),), orelse=()),
+            StepMultiply(span=span, plan=plan, name=name, slot=(plan.steps - 1) % 2, accumulator=product.accumulator),
+        ]
+        return [
+            StepDeclare(span=span, plan=plan, name=name),
+            SetScalar(span=loop.span, target=stage, value=Literal(DType.INDEX, 0), declare=False),
+            wait,
+            barrier,
+            IfStmt(span=span, condition=_before(loop.lo, loop), then=(first,), orelse=()),
+            replace(loop, body=tuple(body)),
+        ]
 
     def _fresh(self, hint: str) -> str:
         name, count = hint, 0

@@ -11,14 +11,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from phobos.compiler import build_program, default_spec
 from phobos.diagnostics import Diagnostic, PhobosError
 from phobos.ir.abi import Program
+from phobos.ir.tile import KernelIR
 from phobos.ir.types import DType
 from phobos.runtime import binding
-from phobos.runtime.facts import KernelFacts
+from phobos.runtime.facts import KernelFacts, kernel_facts
 from phobos.runtime.nvrtc import Binary, compile_program
 from phobos.runtime.pipeline import Frontend, Request
 from phobos.runtime.request import config_items
+from phobos.semantic.check import check_kernel
 from phobos.source import SourceFile
 from phobos.target import get_target
 from phobos.tuning.default import broken_promise
@@ -102,6 +105,12 @@ def _frontend_of(source: SourceFile) -> Frontend:
     return found
 
 
+def _check(job: Job, config: Config) -> KernelIR:
+    """The configured kernel. Not `Frontend.ir`, which would keep the IR of every candidate."""
+    module = _frontend_of(job.source).module()
+    return check_kernel(module, job.kernel, dict(config), dict(job.dtypes), dict(job.consts))
+
+
 def _guarded(stage: str, act: Callable[[], Any]) -> Any:
     """What `act` returns, or how it failed. A fault of the compiler costs one configuration, not the search."""
     try:
@@ -117,8 +126,7 @@ def _guarded(stage: str, act: Callable[[], Any]) -> Any:
 
 def examine(job: Job, config: Config) -> Examined | Dropped:
     def act() -> Examined | Dropped:
-        frontend = _frontend_of(job.source)
-        kernel = frontend.ir(job.request(config))
+        kernel = _check(job, config)
         broken = broken_promise(kernel, job.call.dims)
         if broken is not None:
             return Dropped(stage="promise", reason=broken)
@@ -133,11 +141,11 @@ def build(job: Job, config: Config) -> Built | Dropped:
     target = get_target(job.arch)
 
     def lower() -> tuple[Program, KernelFacts] | Dropped:
-        frontend = _frontend_of(job.source)
-        configured = frontend.configured(job.request(config))
-        binding.check_call(configured.facts, frontend.kernel(job.kernel).params, job.call)
-        spec = binding.specialize(configured.facts, job.call, configured.signs)
-        return frontend.program(configured, spec, target, debug=False, fast_math=False), configured.facts
+        kernel = _check(job, config)
+        facts = kernel_facts(kernel)
+        binding.check_call(facts, _frontend_of(job.source).kernel(job.kernel).params, job.call)
+        spec = binding.specialize(facts, job.call, [name for name, _ in default_spec(kernel).sign])
+        return build_program(kernel, target, spec, job.source), facts
 
     found = _guarded("fit", lower)
     if isinstance(found, Dropped):

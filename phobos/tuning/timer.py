@@ -29,6 +29,7 @@ from phobos.tuning.verify import poison_byte
 _ALIGNMENT = 256
 # A launch that runs longer than this is taken for endless; it cannot be ended, so the device is lost with it.
 _LONGEST_LAUNCH = 60.0
+_NOT_READY = 600  # CUDA_ERROR_NOT_READY
 
 
 class DeviceLost(LaunchError):
@@ -245,10 +246,10 @@ class CudaTimer:
             status = api.cuStreamQuery(self._stream)[0]
             if int(status) == 0:
                 return
-            name, text = self._driver.error_names(status)
             spent = time.perf_counter() - begin
-            if name != "CUDA_ERROR_NOT_READY":
+            if int(status) != _NOT_READY:
                 self._lost = True
+                name, text = self._driver.error_names(status)
                 raise DeviceLost(Diagnostic(code="PH0743", message=f"the kernel faults: {name} ({text})"))
             if spent > _LONGEST_LAUNCH:
                 self._lost = True

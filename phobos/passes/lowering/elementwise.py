@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from phobos.ir.abi import Decision
-from phobos.ir.scheduled import Contract, Map, MoveRegisters, WriteShared
+from phobos.ir.scheduled import Contract, Map, MoveRegisters, ReadShared, WriteShared
 from phobos.ir.storage import (
     Apply,
     Buffer,
@@ -108,7 +108,8 @@ def convert(ctx: Lowering, source: Fragment, layout: RegisterLayout, hint: str, 
             Decision(stage="conversion", subject=subject, choice="registers", reason="no thread lacks an element", line=span.line)
         )
         return target
-    shared = exchange_layout(layout.shape, source.dtype.bytes)
+    wide = min(source.layout.contiguous_run(layout.rank - 1), layout.contiguous_run(layout.rank - 1)) > 1
+    shared = exchange_layout(layout.shape, source.dtype.bytes, wide)
     buffer = ctx.new_buffer(f"{hint}_x", source.dtype, shared)
     write_buffer(ctx, buffer, source, span)
     read_buffer(ctx, target, buffer, span)
@@ -121,11 +122,12 @@ def convert(ctx: Lowering, source: Fragment, layout: RegisterLayout, hint: str, 
     return target
 
 
-def exchange_layout(shape: tuple[int, ...], itemsize: int) -> SharedLayout:
-    """Row-major, with rows of many elements spread over banks by one word."""
-    pad = 4 // itemsize if len(shape) > 1 and shape[-1] * itemsize % 128 == 0 and itemsize < 4 else 0
-    if itemsize >= 4 and len(shape) > 1 and shape[-1] * itemsize % 128 == 0:
-        pad = 1
+def exchange_layout(shape: tuple[int, ...], itemsize: int, wide: bool = False) -> SharedLayout:
+    """Row-major, with long rows spread over banks: by one word, or where both sides take several elements at a time
+    (`wide`) by a 16-byte chunk."""
+    pad = 0
+    if len(shape) > 1 and shape[-1] * itemsize % 128 == 0:
+        pad = (16 if wide else 4) // itemsize
     return SharedLayout.row_major(shape, itemsize, pad)
 
 
@@ -138,9 +140,7 @@ def write_buffer(ctx: Lowering, buffer: Buffer, source: Fragment, span: Span) ->
 
 
 def read_buffer(ctx: Lowering, target: Fragment, buffer: Buffer, span: Span) -> None:
-    at = positions(target.layout.rank)
-    value = BufferRef(target.dtype, buffer, at, tile_guard(target.layout))
-    ctx.emit(Map(span=span, target=target, value=value))
+    ctx.emit(ReadShared(span=span, target=target, buffer=buffer))
 
 
 def tile_guard(layout: RegisterLayout) -> Expr | None:
