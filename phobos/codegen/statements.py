@@ -29,6 +29,7 @@ from phobos.ir.scheduled import (
     LoadScalar,
     Map,
     MoveRegisters,
+    OperandLoad,
     PrintStmt,
     RangeAxis,
     ReadShared,
@@ -115,7 +116,10 @@ def print_statement(p: Printer, s: Stmt) -> None:
         if isinstance(s.a, Fragment):
             s.plan.emit(w, s.accumulator.name, s.a.name, b, a_in_registers=True)
         else:
-            s.plan.emit(w, s.accumulator.name, p.pointer(s.a, const=True), b)
+            s.plan.emit(w, s.accumulator.name, p.pointer(s.a, const=True), b, a_name=s.a_name)
+    elif isinstance(s, OperandLoad):
+        w.at(s.span, s.note or "the left operand, once for all iterations")
+        s.plan.load_operand(w, s.name, p.pointer(s.a, const=True))
     elif isinstance(s, StepDeclare):
         w.at(s.span, s.note or f"{s.plan.room}: {s.plan.description}, loads one step ahead")
         s.plan.declare(w, s.name)

@@ -14,39 +14,24 @@ import numpy as np
 
 from phobos.diagnostics import Diagnostic, LaunchError, nearest
 from phobos.files import read_source
-from phobos.ir.tile import Dot, KernelIR, TensorParam
+from phobos.ir.tile import KernelIR, TensorParam
 from phobos.ir.types import DType
-from phobos.ir.walk import kernel_ops
 from phobos.kernel import Kernel
 from phobos.norms import ErrorNorms, error_norms
 from phobos.reference import run as run_reference
 from phobos.reference.numerics import from_storage, to_storage
 from phobos.runtime.arguments import CARRIER
 from phobos.runtime.facts import kernel_facts
+from phobos.runtime.module import Device
 from phobos.runtime.pipeline import Frontend, KernelInfo
 from phobos.runtime.pipeline import Request as Configuration
 from phobos.runtime.request import config_items, parse_dtypes
 from phobos.target import DEFAULT_ARCH, Target, get_target
+from phobos.tuning.verify import tolerances
 
 # What a missing scalar is: exact in every float type, and not neutral in a product or a sum.
 _DEFAULT_SCALAR = 0.5
 _DEFAULT_DTYPE = "f32"
-# Largest relative L2 error by the least precise type or kind of product that takes part: some units in the last place,
-# grown by sums of a few thousand terms.
-_TOLERANCE = {
-    "f64": 1e-12,
-    "f32": 2e-5,
-    "ieee": 2e-5,
-    "tf32x3": 5e-5,
-    "f16x2": 5e-5,
-    "bf16x3": 2e-4,
-    "f16": 4e-3,
-    "tf32": 4e-3,
-    "bf16": 3e-2,
-    "f8e4m3": 0.2,
-    "f8e5m2": 0.4,
-}
-_INTEGER_TOLERANCE = 1e-3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +152,7 @@ def run(
     request = Configuration(
         kernel=info.name, config=config_items(config), dtypes=parse_dtypes(info, bound), consts=config_items(consts)
     )
-    request, reason = _complete(frontend, info, request, dims, _target(chosen))
+    request, reason = _complete(frontend, info, request, dims, *_place(chosen))
     ir = frontend.ir(request)
     extents = _extents(ir, info, dims)
     facts = kernel_facts(ir)
@@ -189,11 +174,9 @@ def run(
 
     compared = None
     if compare:
+        tolerance = tolerances(ir)
         run_reference(ir, {**exact, **values}, float64=True, source=frontend.source)
-        compared = tuple(
-            _compare(ir.tensor(n), arrays[n], exact[n], _tolerance(ir, ir.tensor(n).type.dtype), n in poisoned)
-            for n in written
-        )
+        compared = tuple(_compare(ir.tensor(n), arrays[n], exact[n], tolerance[n], n in poisoned) for n in written)
     return RunResult(
         kernel=info.name,
         backend=chosen,
@@ -222,13 +205,15 @@ def _backend(backend: str) -> tuple[str, str]:
     return ("cuda", "") if device_available() else ("reference", "no CUDA device here")
 
 
-def _target(backend: str) -> Target:
+def _place(backend: str) -> tuple[Target, Device | None]:
+    """The target, and the device of backend cuda."""
     if backend != "cuda":
-        return get_target(DEFAULT_ARCH)
+        return get_target(DEFAULT_ARCH), None
     from phobos.runtime.module import get_driver
 
     driver = get_driver()
-    return driver.device(driver.current_device()).target
+    device = driver.device(driver.current_device())
+    return device.target, device
 
 
 def _arguments(
@@ -268,9 +253,15 @@ def _scalar_value(dtype: DType, value: int | float | bool) -> int | float | bool
 
 
 def _complete(
-    frontend: Frontend, info: KernelInfo, request: Configuration, dims: Mapping[str, int], target: Target
+    frontend: Frontend,
+    info: KernelInfo,
+    request: Configuration,
+    dims: Mapping[str, int],
+    target: Target,
+    device: Device | None,
 ) -> tuple[Configuration, str | None]:
-    """The request with every @autotune name fixed: by the caller, by a dim of that name, by the cost model."""
+    """The request with every @autotune name fixed: by the caller, by a dim of that name, by the stored best of a search
+    on the device, by the cost model."""
     items = dict(request.config)
     for name, values in info.space:
         if name in dims and name not in items and len(values) > 1:
@@ -279,7 +270,12 @@ def _complete(
     if all(len(values) == 1 or name in items for name, values in info.space):
         return request, None
     extents = {n: v for n, v in dims.items() if n in info.dims}
-    chosen, reason = frontend.choose(request, extents, target)
+    best = None
+    if device is not None:
+        from phobos.tuning import store
+
+        best = store.best_for(frontend, info, request, extents, device)
+    chosen, reason = best or frontend.choose(request, extents, target)
     return replace(request, config=chosen), reason
 
 
@@ -385,16 +381,3 @@ def _compare(
         disagree=int(np.count_nonzero(~same)),
         tolerance=tolerance,
     )
-
-
-def _tolerance(ir: KernelIR, dtype: DType) -> float:
-    """The largest relative L2 error of an output of this dtype. Integers are exact unless floats led to them: then a
-    rounding may move a few of them by one."""
-    words = {t.type.dtype.value for t in ir.tensors if t.type.dtype.is_float}
-    for op in kernel_ops(ir):
-        words |= {v.dtype.value for v in op.defined() if v.dtype.is_float}
-        if isinstance(op, Dot) and op.a.dtype is DType.F32:
-            words |= set(op.kinds)
-    if not dtype.is_float:
-        return _INTEGER_TOLERANCE if words else 0.0
-    return max(_TOLERANCE[w] for w in words)

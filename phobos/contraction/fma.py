@@ -36,7 +36,9 @@ class FmaPlan(ContractionPlan):
     kv: int
     nv: int
 
-    def emit(self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False) -> None:
+    def emit(
+        self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False, a_name: str | None = None
+    ) -> None:  # fmt: skip
         q = self.query
         operand, acc = C_TYPES[q.operand], C_TYPES[q.accumulator]
         pa, pb = self.a_layout.pitch, self.b_layout.pitch

@@ -62,9 +62,20 @@ class ContractionPlan:
     a_fragment: RegisterLayout | None = None
     ahead: bool = False  # whether loading one step ahead is worth its registers
 
-    def emit(self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False) -> None:
+    def emit(
+        self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False, a_name: str | None = None
+    ) -> None:  # fmt: skip
         """Prints `accumulator += a @ b`; `a` and `b` are expressions of shared pointers to the operands' tiles, `a` the name
-        of a fragment of layout `a_fragment` where it is `a_in_registers`."""
+        of a fragment of layout `a_fragment` where it is `a_in_registers`. `a_name`: what `load_operand` filled before."""
+        raise NotImplementedError
+
+    @property
+    def a_registers(self) -> int:
+        """32-bit registers of a thread for the whole left operand; 0 if the room cannot keep it there."""
+        return 0
+
+    def load_operand(self, out: TextWriter, name: str, a: str) -> None:
+        """Declares registers `name` and loads the whole left operand into them."""
         raise NotImplementedError
 
     # A room that can split a product into steps along k lets a loop load the next step while it multiplies this one.
@@ -84,6 +95,37 @@ class ContractionPlan:
 
     def multiply(self, out: TextWriter, name: str, slot: int, accumulator: str) -> None:
         """accumulator += the product of the step in set `slot`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpaquePlan(ContractionPlan):
+    """A plan whose instructions keep results in registers that only they can name elements of.
+
+    `emit` adds to such *opaque accumulators*, of the name that `declare` gave them. Results enter and leave them through
+    shared memory of layout `scratch` (f32), in registers of layout `c_layout`; every warp uses its own part of it.
+    """
+
+    scratch: SharedLayout
+
+    @property
+    def accumulators(self) -> tuple[object, ...]:
+        """Products whose plans agree in this can add to the same opaque accumulators."""
+        raise NotImplementedError
+
+    def declare(self, out: TextWriter, accumulator: str) -> None:
+        raise NotImplementedError
+
+    def fill(self, out: TextWriter, accumulator: str, value: str) -> None:
+        """accumulator = value, a scalar expression."""
+        raise NotImplementedError
+
+    def load(self, out: TextWriter, accumulator: str, source: str, scratch: str) -> None:
+        """accumulator = source, the name of a fragment; `scratch` is the expression of a shared pointer."""
+        raise NotImplementedError
+
+    def store(self, out: TextWriter, accumulator: str, target: str, scratch: str, *, add: bool) -> None:
+        """target = accumulator or, with `add`, target += accumulator."""
         raise NotImplementedError
 
 

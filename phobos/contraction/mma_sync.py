@@ -58,10 +58,26 @@ class MmaPlan(ContractionPlan):
     mt: int
     nt: int
 
-    def emit(self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False) -> None:
+    def emit(
+        self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False, a_name: str | None = None
+    ) -> None:  # fmt: skip
         fragments = _Fragments(self, "a_reg", "b_reg", a, a_in_registers)
         steps = self.steps
         out.open("")
+        if a_name is not None:
+            fragments = _Fragments(self, a_name, "b_reg")
+            fragments.pointers(out, None, b)
+            out.line("PH_UNROLL")
+            out.open(f"for (int kk = 0; kk < {steps}; ++kk)")
+            out.line("PH_UNROLL")
+            out.open(f"for (int j = 0; j < {fragments.b_loads}; ++j)")
+            out.line(f"unsigned b_reg[1][{fragments.b_words}];")
+            fragments.load_b(out, "", "kk", "0")
+            fragments.multiply(out, accumulator, "", "0", a_buffer="[kk]")
+            out.close()
+            out.close()
+            out.close()
+            return
         fragments.pointers(out, a, b)
         if self.ahead and steps > 1:
             fragments.declare(out)
@@ -83,6 +99,21 @@ class MmaPlan(ContractionPlan):
             fragments.load_b(out, "", "kk", "0")
             fragments.multiply(out, accumulator, "", "0")
             out.close()
+        out.close()
+        out.close()
+
+    @property
+    def a_registers(self) -> int:
+        return self.steps * self.mt * 4
+
+    def load_operand(self, out: TextWriter, name: str, a: str) -> None:
+        fragments = _Fragments(self, name, "")
+        out.line(f"unsigned {name}[{self.steps}][{self.mt}][4];")
+        out.open("")
+        fragments.pointers(out, a, None)
+        out.line("PH_UNROLL")
+        out.open(f"for (int kk = 0; kk < {self.steps}; ++kk)")
+        fragments.load_a(out, "[kk]", "kk")
         out.close()
         out.close()
 
@@ -144,7 +175,7 @@ class _Fragments:
         """Two column tiles by one load."""
         return self.plan.nt % 2 == 0 and not self._single_words
 
-    def pointers(self, out: TextWriter, a: str, b: str) -> None:
+    def pointers(self, out: TextWriter, a: str | None, b: str | None) -> None:
         """Declares a_tile and b_tile: where this lane's first matrix rows lie."""
         p = self.plan
         chunk = 16 // p.a_dtype.bytes  # elements of a 16-byte row of a matrix
@@ -153,9 +184,11 @@ class _Fragments:
         row0 = f"({warp_m}) * {16 * p.mt} + " if warp_m else ""
         col0 = f"({warp_n}) * {8 * p.nt} + " if warp_n else ""
         pa, pb = p.a_layout.pitch, p.b_layout.pitch
-        if not self.a_in_registers:
+        if a is not None and not self.a_in_registers:
             at = f"({row0}lane % 16) * {pa} + lane / 16 * {chunk}"
             out.line(f"const ph_shared<const {C_TYPES[p.a_dtype]}> a_tile = {a} + {at};")
+        if b is None:
+            return
         if self._single_words:
             at = f"lane % 4 * {pb} + {col0}lane / 4"
         elif self.trans:
@@ -210,13 +243,16 @@ class _Fragments:
         across = f"j * {columns}" if self.trans else f"j * {columns * pitch}"
         out.line(f"{load}({target}, b_tile + {along_k} + {across});", memory=True)
 
-    def multiply(self, out: TextWriter, accumulator: str, buffer: str, slot: str = "j") -> None:
+    def multiply(
+        self, out: TextWriter, accumulator: str, buffer: str, slot: str = "j", a_buffer: str | None = None
+    ) -> None:
         p = self.plan
+        a_buffer = buffer if a_buffer is None else a_buffer
         for half in range(2 if self._paired else 1):
             column = f"(2 * j + {half})" if self._paired and half else "2 * j" if self._paired else "j"
             b = f"{self.b_reg}{buffer}[{slot}]" + (" + 2" if half else "")
             at = f"4 * {column}" if p.mt == 1 else f"4 * (i * {p.nt} + {column})"
-            text = f"{self.helper}({accumulator} + {at}, {self.a_reg}{buffer}[{'0' if p.mt == 1 else 'i'}], {b});"
+            text = f"{self.helper}({accumulator} + {at}, {self.a_reg}{a_buffer}[{'0' if p.mt == 1 else 'i'}], {b});"
             if p.mt == 1:
                 out.line(text, memory=True)
             else:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from phobos.contraction import fma, mma_sync
+from phobos.contraction import fma, mma_sync, wmma
 from phobos.contraction.interface import ContractionPlan, ContractionQuery, Room
 
-ROOMS: tuple[Room, ...] = (mma_sync, fma)  # type: ignore[assignment]
+ROOMS: tuple[Room, ...] = (mma_sync, wmma, fma)  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from phobos.ir.storage import (
     Buffer,
     Expr,
     Fragment,
+    Opaque,
     ScalarVar,
 )
 from phobos.ir.types import DType
@@ -265,12 +266,22 @@ class ScanShared(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Contract(Stmt):
-    """accumulator += a @ b by the room that made the plan."""
+    """accumulator += a @ b by the room that made the plan. `a_name`: registers into which an OperandLoad put a."""
 
     plan: "ContractionPlan"
     accumulator: Fragment
     a: Buffer | Fragment
     b: Buffer | Fragment
+    a_name: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OperandLoad(Stmt):
+    """The left operand of a product, whole, into registers called `name`."""
+
+    plan: "ContractionPlan"
+    name: str
+    a: Buffer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -301,6 +312,33 @@ class StepMultiply(Stmt):
     name: str
     slot: int
     accumulator: Fragment
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpaqueFill(Stmt):
+    """Declares opaque accumulators, all of one value."""
+
+    target: Opaque
+    value: Expr
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpaqueLoad(Stmt):
+    """Declares opaque accumulators with the elements of `source`, which go through `scratch`."""
+
+    target: Opaque
+    source: Fragment
+    scratch: Buffer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpaqueStore(Stmt):
+    """target = source or, with `add`, target += source, through `scratch`."""
+
+    source: Opaque
+    target: Fragment
+    scratch: Buffer
+    add: bool
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

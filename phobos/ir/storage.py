@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from phobos.ir.types import DType
 
-if TYPE_CHECKING:  # layouts are values carried by storage, not needed to define it
+if TYPE_CHECKING:  # layouts and plans are values carried by storage, not needed to define it
+    from phobos.contraction.interface import OpaquePlan
     from phobos.layout.register import RegisterLayout
     from phobos.layout.shared import SharedLayout
 
@@ -48,6 +49,14 @@ class Buffer:
     @property
     def bytes(self) -> int:
         return self.stage_bytes * self.stages
+
+
+@dataclass(frozen=True, eq=False)
+class Opaque:
+    """Accumulators of a product in registers that only its instructions can name elements of: no expression reads them."""
+
+    name: str
+    plan: "OpaquePlan"
 
 
 @dataclass(frozen=True, eq=False)

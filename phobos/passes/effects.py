@@ -16,6 +16,7 @@ from phobos.ir.scheduled import (
     LoadGlobal,
     LoadScalar,
     Map,
+    OperandLoad,
     PrintStmt,
     ReadShared,
     ReduceCollect,
@@ -106,9 +107,11 @@ def accesses(s: Stmt) -> list[Access]:
         out.append(Access(s.buffer, WRITE, f"scan of {s.buffer.name} ({where})"))
     elif isinstance(s, StepLoad):
         out.extend(Access(x, READ, f"product reading {x.name} ({where})") for x in (s.a, s.b))
+    elif isinstance(s, OperandLoad):
+        out.append(Access(s.a, READ, f"product reading {s.a.name} ({where})"))
     elif isinstance(s, Contract):
         for operand in (s.a, s.b):
-            if isinstance(operand, Buffer):
+            if isinstance(operand, Buffer) and not (operand is s.a and s.a_name is not None):
                 out.append(Access(operand, READ, f"product reading {operand.name} ({where})"))
     return out
 

@@ -18,6 +18,7 @@ from phobos.passes import (
     choose_threads,
     fold_scale,
     hoist,
+    hoist_operands,
     pack_shared,
     peel_masks,
     place_barriers,
@@ -130,15 +131,22 @@ def run(
 
 def _stage_and_pack(schedule: Schedule, kernel: KernelIR, target: Target) -> Schedule:
     """Rings of as many stages as asked for or, by default, as bring enough bytes in flight and fit shared memory."""
+
+    def attempt(stages: int) -> Schedule:
+        staged = stage_loads.run(schedule, target, stages)
+        if kernel.options.state != "shared":
+            staged = hoist_operands.run(staged)
+        return pack_shared.run(staged, target, kernel.dynshared)
+
     asked = kernel.options.stages
     if asked != "auto":
-        return pack_shared.run(stage_loads.run(schedule, target, int(asked)), target, kernel.dynshared)
-    for stages in range(stage_loads.automatic_stages(schedule), 1, -1):
+        return attempt(int(asked))
+    for stages in range(stage_loads.automatic_stages(schedule, target), 1, -1):
         try:
-            return pack_shared.run(stage_loads.run(schedule, target, stages), target, kernel.dynshared)
+            return attempt(stages)
         except CompileError:  # does not fit: fewer stages
             continue
-    return pack_shared.run(schedule, target, kernel.dynshared)
+    return attempt(1)
 
 
 def _layout_reason(v: object, plans: object) -> str:

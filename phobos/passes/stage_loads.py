@@ -49,18 +49,30 @@ from phobos.ir.types import DType
 from phobos.target import Target
 from phobos.transfer import cp_async
 
-_IN_FLIGHT = 24 * 1024  # bytes a CTA should have on their way: latency (0.7 us) times its share of bandwidth
+# Bytes that a CTA should have on their way. A loop of one product consumes a stage in a few hundred cycles, so it needs
+# several (128x256x32 tiles of f16 on an H200: 2 stages 0.34, 4 stages 0.57 of cuBLAS); an online softmax between two
+# products takes long enough that one stage ahead hides the rest (2 and 3 stages equal).
+_MOST_STAGES = 4
+_REGISTERS_BESIDE = 72  # of a thread, beside 5/4 of its accumulators: for guessing how many CTAs an SM holds
 
 
-def automatic_stages(schedule: Schedule) -> int:
-    """Stages that bring enough bytes in flight: 2 to 4."""
-    sizes = [
-        sum(s.buffer.layout.bytes for s in loop.body if isinstance(s, GlobalToShared))
-        for loop in walk(schedule.body)
-        if isinstance(loop, ForStmt)
-    ]
-    per_stage = max(sizes, default=0)
-    return min(4, max(2, 1 + -(-_IN_FLIGHT // per_stage))) if per_stage else 1
+def automatic_stages(schedule: Schedule, target: Target) -> int:
+    """Stages by default: 2 to 4, as many as leave the other CTAs of the SM their shared memory."""
+    best = 1
+    for loop in walk(schedule.body):
+        if not isinstance(loop, ForStmt):
+            continue
+        stage = sum(s.buffer.layout.bytes for s in loop.body if isinstance(s, GlobalToShared))
+        products = [s for s in loop.body if isinstance(s, Contract)]
+        if not stage or not products:
+            continue
+        accumulators = sum({s.accumulator: s.accumulator.layout.registers for s in products}.values())
+        registers = min(255, accumulators * 5 // 4 + _REGISTERS_BESIDE)
+        ctas = schedule.min_blocks or max(1, target.registers_per_sm // (registers * schedule.threads))
+        fitting = target.shared_per_sm // ctas // stage
+        wanted = _MOST_STAGES if len(products) == 1 else 2
+        best = max(best, min(wanted, max(2, fitting)))
+    return best
 
 
 def run(schedule: Schedule, target: Target, stages: int) -> Schedule:

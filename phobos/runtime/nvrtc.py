@@ -291,6 +291,10 @@ def _compile(program: Program, text: str, options: tuple[str, ...], target: Targ
             )
         )
     start = time.perf_counter()
+    if library.version >= (13, 0):
+        # NVRTC has a cache of its own where there is a driver; what comes from there has no ptxas log, so no registers
+        # and no spills (seen on an H200).
+        options += ("--no-cache",)
     status, cubin, ptx, log = library.compile(text, f"{program.name}.cu", options)
     seconds = time.perf_counter() - start
     if status != 0:

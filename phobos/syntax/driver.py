@@ -68,6 +68,7 @@ class Driver:
         self._since_recovery = 1  # tokens shifted; no error is reported while it is 0
         self._error_line = 0  # of the last error: a second one on the same line mostly follows from the first
         self._forgotten = 0  # blocks that a `kernel` or `fn` inside them cut short: their `}` may yet come
+        self._supplied = 0  # `{` that were missing
         self._too_deep = False
         self._recoveries = 0
 
@@ -227,6 +228,8 @@ class Driver:
         line = self.positions.line_column(token.start)[0]
         if token.kind == "}" and not self.brackets and self._forgotten:
             self._forgotten -= 1
+        elif token.kind == END and 0 < len(self.brackets) <= self._supplied:
+            pass  # the `}` that is missing belongs to a `{` that was missing before
         elif token.kind != ERROR and self._since_recovery and line != self._error_line:
             diagnostic = messages.explain(self, index, missing)
             self._add(diagnostic)
@@ -238,6 +241,7 @@ class Driver:
         if token.kind == NEWLINE and self.accepts("{"):
             # The header is sound and its `{` missing: the lines that follow are the body all the same.
             self.tokens[index] = Token("{", "{", token.start, token.start)
+            self._supplied += 1
             self._since_recovery = 0
             return index
         if token.kind in _STATEMENT_STARTS - {"@"} and self.level() == "stmt" and self.accepts(NEWLINE):
@@ -320,8 +324,10 @@ class Driver:
                 stack.pop()
                 if len(stack) < len(opened):
                     return None
-            elif kind in (";", "{", END) or kind in _ONLY_STATEMENTS or (kind in _ASSIGN and not attribute):
+            elif kind in (";", "{", END) or kind in _ONLY_STATEMENTS:
                 return opened[-1]
+            elif kind in _ASSIGN and not attribute and not (level == "item" and at == index):
+                return opened[-1]  # not so the `=` of a parameter with a default value
             elif kind in _STATEMENT_STARTS and self.first_on_line(at) and not (kind == "const" and level == "item"):
                 return opened[-1]
         return opened[-1]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from phobos.diagnostics import Diagnostic, nearest
 from phobos.source import Span
-from phobos.syntax import ast
+from phobos.syntax import ast, foreign
 from phobos.syntax.builder import STRING_HELP
 from phobos.syntax.lexer import KEYWORDS, LITERAL_WORDS, NEWLINE, Token, short
 from phobos.syntax.tables import END
@@ -22,39 +22,6 @@ _ITEMS = frozenset(("kernel", "fn", "const"))
 _ASSIGN = frozenset(("=", "+=", "-=", "*=", "/="))
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 _OPENING = {closing: opening for opening, closing in _CLOSING.items()}
-
-_FUNCTION = "a function is `fn name(a: f32) -> f32 { ... }`"
-_KERNEL = "a kernel is `kernel name(X: tensor<f32>[N]) { ... }`"
-_LOOP = "a loop is `for i in range(n) { ... }` or `while condition { ... }`"
-_DECLARE = "declare with `let x = e`, or `var x: f32 = e` for one that changes"
-_ALONE = "a file stands alone; there is nothing to import"
-# Words of other languages, and of slips, by what to write here.
-_WORDS = {
-    "and": "write `&&`", "or": "write `||`", "not": "write `!`",
-    "elif": "write `else if`", "elseif": "write `else if`", "elsif": "write `else if`",
-    "def": _FUNCTION, "func": _FUNCTION, "function": _FUNCTION,
-    "void": _FUNCTION, "global": _KERNEL, "__global__": _KERNEL, "extern": _ALONE,
-    "do": _LOOP, "loop": _LOOP, "foreach": _LOOP,
-    "import": _ALONE, "include": _ALONE, "using": _ALONE, "from": _ALONE,
-    "mut": "a value that changes is `var x = e`", "as": "a conversion is `f16(x)`",
-    "is": "write `==`", "then": "a block stands in `{ }`", "to": "write `range(lo, hi)`",
-    "True": "write `true`", "False": "write `false`",
-}  # fmt: skip
-_HEADER_WORDS = frozenset(("def", "func", "function", "void", "__global__", "global"))
-_TYPES = frozenset("f16 bf16 f32 f64 f8e4m3 f8e5m2 i8 u8 i32 u32 i64 bool index int float half double auto".split())
-
-# Pairs of tokens that another language writes as one operator.
-_PAIRS = {
-    ("*", "*"): "a power is `pow(x, y)`", ("+", "+"): "write `x += 1`", ("-", "-"): "write `x -= 1`",
-    (":", "="): "write `let x = e`, or `=` to assign", ("<", ">"): "write `!=`", ("=", ">"): "write `>=`",
-    ("/", "*"): "a comment starts with `//` and ends with its line", ("=", "="): "write `==`",
-    ("%", "="): "write `x = x % e`", ("&", "="): "write `x = x & e`", ("|", "="): "write `x = x | e`",
-    ("^", "="): "write `x = x ^ e`", ("<<", "="): "write `x = x << e`", (">>", "="): "write `x = x >> e`",
-    ("==", "="): "write `==`", ("!=", "="): "write `!=`", (":", ":"): "there are no namespaces",
-    (".", "*"): "`*` multiplies element by element", ("/", "/="): "a floor division is `floor(x / y)`",
-    ("*", "*="): "a power is `pow(x, y)`", (">>", ">"): "there is no unsigned shift `>>>`; shift an unsigned value",
-    ("=", "+"): "write `+=`", ("*", ")"): "there are no `*` arguments", ("@", "NAME"): "a product is `dot(a, b)`",
-}  # fmt: skip
 
 
 def found(token: Token) -> str:
@@ -137,7 +104,9 @@ def join(parts: list[str]) -> str:
 
 def is_misspelt_header(token: Token) -> bool:
     """Whether a name was probably meant to be `kernel` or `fn`."""
-    return token.kind == "NAME" and (token.text in _HEADER_WORDS or nearest(token.text, ("kernel", "fn")) is not None)
+    if token.kind != "NAME":
+        return False
+    return token.text in foreign.HEADER_WORDS or nearest(token.text, ("kernel", "fn")) is not None
 
 
 def after_newline(driver: Driver, previous: Token, following: Token) -> Diagnostic:
@@ -297,7 +266,7 @@ class Explanation:
             return None
         kind = self.token.kind
         if kind == "NAME":
-            help = _WORDS.get(self.token.text)
+            help = foreign.WORDS.get(self.token.text)
             guess = nearest(self.token.text, ("kernel", "fn", "const"))
             if help is None and guess and self.next.kind == "NAME":
                 help = f"did you mean `{guess}`?"
@@ -351,6 +320,8 @@ class Explanation:
         first = values[-2]
         if not (isinstance(first, Token) and first.kind in _COMPARISONS and isinstance(values[-3], ast.Expr)):
             return None
+        if isinstance(values[-3], ast.Name) and values[-3].id in ("tile", "tensor") and self.token.kind == ">":
+            return self._here("PH0115", f"`{values[-3].id}<...>` is a type, not a value", foreign.NEW_TILE)
         help = "join two comparisons with `&&`, as in `a < b && b < c`"
         bits = values[-1]
         if isinstance(bits, ast.Binary) and bits.op in "&|":
@@ -366,12 +337,14 @@ class Explanation:
         if self.first.kind in ("if", "while") and not self.driver.opened(self.level):
             help = "a comparison is `==`" if token.kind == "=" else None
             return self._here("PH0116", f"found `{token.kind}` in a condition, which assigns", help)
-        if self.previous is not None and (self.previous.kind, token.kind) in _PAIRS:
+        if self.previous is not None and (self.previous.kind, token.kind) in foreign.PAIRS:
             return None
         if self.driver.closed_lines:
             help = "an assignment is a statement"
             if token.kind == "=":
                 help = "arguments go by position; a comparison is `==`"
+                if self.previous is not None and self.previous.text in ("axis", "dim"):
+                    help = "the axis is in the name: `rowsum(x)` is over the last axis, `colsum(x)` over the first"
             return self._here("PH0116", f"found `{token.kind}` in an expression, which assigns", help)
         statement = self.tokens[self.tokens.index(self.first) : self.index]
         if self.level == "stmt" and not any(t.kind in _ASSIGN or t.kind in KEYWORDS for t in statement):
@@ -407,16 +380,17 @@ class Explanation:
     def _word(self) -> Diagnostic | None:
         """A name of another language, before or at the error; two names in a row."""
         token, previous = self.token, self.previous
-        if token.kind == "NAME" and token.text in _WORDS:
-            return self._here("PH0127", f"{self._wanted()}, found `{token.text}`", _WORDS[token.text])
+        if token.kind == "NAME" and token.text in foreign.WORDS:
+            return self._here("PH0127", f"{self._wanted()}, found `{token.text}`", foreign.WORDS[token.text])
         if previous is None or previous.kind != "NAME" or self.starts_line:
             return None
-        if previous.text in _WORDS:
+        member = self.tokens[max(0, self.index - 2)].kind == "."
+        if previous.text in foreign.WORDS and not member:
             span = self.driver.positions.span(previous.start, previous.end)
             message = f"found the name `{previous.text}`, followed by {found(token)}"
-            return Diagnostic(code="PH0127", message=message, span=span, help=_WORDS[previous.text])
+            return Diagnostic(code="PH0127", message=message, span=span, help=foreign.WORDS[previous.text])
         if token.kind in ("NAME", "{") and previous is self.first and self.level == "stmt":
-            help = _DECLARE if previous.text in _TYPES else None
+            help = foreign.DECLARE if previous.text in foreign.TYPES else None
             guess = nearest(previous.text, KEYWORDS)
             if help is None and guess:
                 help = f"did you mean `{guess}`?"
@@ -429,15 +403,17 @@ class Explanation:
         token, previous = self.token, self.previous
         help = None
         if previous is not None and previous.end == token.start:
-            help = _PAIRS.get((previous.kind, token.kind))
+            help = foreign.PAIRS.get((previous.kind, token.kind))
         if help is None and self.next.start == token.end:
-            help = _PAIRS.get((token.kind, self.next.kind))
+            help = foreign.PAIRS.get((token.kind, self.next.kind))
         if help is None and token.kind == "+" and _EXPRESSION <= self.kinds:
             help = "there is no unary `+`"
         if help is None and token.kind == "@" and "||" in self.kinds:
             help = "a product of matrices is `dot(a, b)`"
         if help is None and token.kind == "(" and "||" in self.kinds:
             help = "only a name can be called"
+            if previous is not None and self.tokens[max(0, self.index - 2)].kind == ".":
+                help = foreign.METHODS.get(previous.text, help)
         if help is None:
             return None
         return self._here("PH0127", f"{self._wanted()}, found `{token.text}`", help)
@@ -454,6 +430,10 @@ class Explanation:
         if token.kind == "<" and self.kinds == {"("} and self.first.kind == "fn":
             help = "a function has no dtype parameters: leave out a parameter's type and it is generic"
             return self._here("PH0110", f"{self._wanted()}, found `<`", help)
+        if token.kind == "*" and previous is not None and previous.kind == "NAME" and self.level == "item":
+            help = f"an array is a tensor with a shape, as in `X: tensor<{previous.text}>[N]`"
+            if "=" not in self.kinds and "," in self.kinds:
+                return self._here("PH0110", f"{self._wanted()}, found `*`", help)
         if previous is not None and previous.kind == ">" and self.kinds == {"["}:
             help = "a shape follows the element type, as in `tile<f32>[R, C]`"
             return self._after("PH0110", f"{self._wanted()}, found {self._found()}", help)
@@ -467,18 +447,37 @@ class Explanation:
         help = None
         if self.previous is not None and self.previous.kind == "in" and self.kinds == {"NAME"}:
             help = "a loop is `for i in range(lo, hi, step)`"
-        if token.kind in ("[", "{") and self.first.kind == "@" and _EXPRESSION <= self.kinds:
+        if self.first.kind == "@" and (
+            (token.kind in ("[", "{") and _EXPRESSION <= self.kinds) or {"[", "{"} == self.kinds
+        ):
             help = "a search space is `@autotune(BR in [16, 64], BC in {32, 48})`"
         if self.first.kind == "for" and (self.kinds == {"("} or "in" in self.kinds or token.kind == "("):
             help = "a loop is `for i in range(lo, hi, step)`"
+        if "{" in self.kinds and token.kind in (":", NEWLINE) and self.first.kind != "@":
+            help = foreign.BLOCK
+        if token.kind == "=" and self.level == "item" and {",", ")"} <= self.kinds:
+            help = "parameters have no default values"
+        if token.kind == "[" and _EXPRESSION <= self.kinds and self.level == "stmt":
+            help = "there are no lists; a shape is written as arguments, as in `zeros(f32, 4, 64)`"
+        if token.kind == ":" and self.kinds <= {",", "]"} | _BINARY | {"[", ".", "("} and self.level == "stmt":
+            help = "slices have no step"
         message = f"{self._wanted()}, found {self._found()}"
         statement_over = {NEWLINE, ";"} <= self.kinds and not self.starts_line
         if token.kind == "else" and not self.opener:
             return self._here("PH0110", message, "an `else` follows the `}` of an `if`, or the `]` of a load", notes)
         if statement_over and token.kind in _EXPRESSION | _STATEMENT | {"for", "STRING", "kernel", "fn", "@"}:
-            return self._here("PH0128", message, "one statement a line, or `;` between two", notes)
+            return self._here("PH0128", message, self._two_values(), notes)
         if token.kind in (NEWLINE, END) or (self.starts_line and not self.fresh):
             return self._after("PH0110", message, help, notes)
         if token.kind == "{" and _STATEMENT <= self.kinds:
             help = "a block follows `for`, `while`, `if` or `else`"
         return self._here("PH0110", message, help, notes)
+
+    def _two_values(self) -> str:
+        """The fix where a second statement seems to begin on the line of the first."""
+        before = self.tokens[max(0, self.index - 3) : self.index]
+        if [t.kind for t in before] == ["(", "NAME", ")"] and before[1].text in foreign.TYPES:
+            return foreign.CONVERT
+        if self.token.kind == "if" and self.previous is not None and self.previous.kind != "}":
+            return foreign.SELECT
+        return "one statement a line, or `;` between two"

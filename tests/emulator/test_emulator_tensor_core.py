@@ -102,6 +102,18 @@ def test_wmma_in_all_memory_layouts(run: Run, sched: int) -> None:
 
 @executors
 @sched
+def test_wmma_tf32_in_all_memory_layouts(run: Run, sched: int) -> None:
+    a, b = RNG.standard_normal((16, 8)).astype(np.float32), RNG.standard_normal((8, 16)).astype(np.float32)
+    start = RNG.standard_normal((16, 16)).astype(np.float32)
+    d = np.zeros((4, 16, 16), np.float32)
+    run(kernel_text("unit_wmma"), "u_wmma_tf32", Shape(shared=4096, granule=4), [a, b, start, Out(d)], sched=sched)
+    rounded = [((v.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32).astype(np.float64) for v in (a, b)]
+    assert np.allclose(d, 2 * (rounded[0] @ rounded[1] + start), rtol=0, atol=1e-5)
+    assert not np.allclose(d, 2 * (a.astype(np.float64) @ b + start), rtol=0, atol=1e-5)
+
+
+@executors
+@sched
 def test_wgmma_with_b_n_major_in_two_panels(run: Run, sched: int) -> None:
     a, b = to_bf16(RNG.standard_normal((64, 64))), to_bf16(RNG.standard_normal((64, 128)))
     d = np.zeros((64, 128), np.float32)

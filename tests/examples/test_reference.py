@@ -10,6 +10,7 @@ from cases import CASES, Case
 
 from phobos import reference
 from phobos.diagnostics import LaunchError
+from phobos.ir.types import DType
 from phobos.semantic.check import check_kernel_with_warnings
 from phobos.semantic.signature import signatures
 
@@ -43,7 +44,7 @@ def test_no_example_warns(file: str) -> None:
     source, module = harness.load_example(file)
     for signature in signatures(module):
         config = {name: values[0] for name, values in signature.space.items()}
-        consts = {parameter.name: True for parameter in signature.consts}
+        consts = {p.name: True if p.dtype is DType.BOOL else 8 for p in signature.consts}
         dtypes = dict.fromkeys(signature.dtype_params, "f32")
         _, warnings = check_kernel_with_warnings(module, signature.name, config, dtypes, consts)
         assert [w.render(source) for w in warnings] == []

@@ -97,7 +97,8 @@ extern "C" void ph_rt_mma(void* acc, const unsigned* a, const unsigned* b, int k
       else ((float*)p.p[l][0])[i] = C[row][col];
     }
 }
-// kind: bit 0 bf16, bit 1 a column-major, bit 2 b column-major; the fragments' permutations are those of the header
+// kind: bit 0 bf16, bit 1 a column-major, bit 2 b column-major, bit 3 tf32; the fragments' permutations are those of the
+// header
 extern "C" void ph_rt_wmma(float* acc, const unsigned* a, const unsigned* b, int kind, int line) {
   Cta& c = *tl;
   Warp& p = c.wp[c.cur >> 5];
@@ -107,17 +108,22 @@ extern "C" void ph_rt_wmma(float* acc, const unsigned* a, const unsigned* b, int
   q[2] = (void*)b;
   if (!meet(c, OP_WMMA, kind, line)) return;
   float *A = c.A[0], *B = c.B[0], *C = c.D[0];
+  const bool tf32 = kind & 8;
   const int pa = kind & 2 ? PH_WMMA_A_COL : PH_WMMA_A, pb = kind & 4 ? PH_WMMA_B_COL : PH_WMMA_B,
-            type = kind & 1 ? BF16 : F16;
-  for (int l = 0; l < 32; l++)
-    for (int e = 0; e < 8; e++) {
-      A[ph_wmma_pos(pa, l, e)] = f16_of(type, ((u32*)p.p[l][1])[e]);
-      B[ph_wmma_pos(pb, l, e)] = f16_of(type, ((u32*)p.p[l][2])[e]);
-      C[ph_wmma_pos(PH_WMMA_C, l, e)] = ((float*)p.p[l][0])[e];
+            pc = tf32 ? PH_WMMA_C_TF32 : PH_WMMA_C, type = kind & 1 ? BF16 : F16, registers = tf32 ? 4 : 8,
+            depth = tf32 ? 8 : 16;
+  for (int l = 0; l < 32; l++) {
+    const u32 *ra = (u32*)p.p[l][1], *rb = (u32*)p.p[l][2];
+    for (int e = 0; e < registers; e++) {
+      // the low 13 bits of tf32 are ignored
+      A[ph_wmma_pos(pa, l, e, registers)] = tf32 ? bits_f(ra[e] & ~0x1fffu) : f16_of(type, ra[e]);
+      B[ph_wmma_pos(pb, l, e, registers)] = tf32 ? bits_f(rb[e] & ~0x1fffu) : f16_of(type, rb[e]);
     }
+    for (int e = 0; e < 8; e++) C[ph_wmma_pos(pc, l, e)] = ((float*)p.p[l][0])[e];
+  }
   for (int i = 0; i < 16; i++)
-    for (int k = 0; k < 16; k++)
-      for (int j = 0; j < 16; j++) C[i * 16 + j] += A[i * 16 + k] * B[k * 16 + j];
+    for (int k = 0; k < depth; k++)
+      for (int j = 0; j < 16; j++) C[i * 16 + j] += A[i * depth + k] * B[k * 16 + j];
   for (int l = 0; l < 32; l++)
-    for (int e = 0; e < 8; e++) ((float*)p.p[l][0])[e] = C[ph_wmma_pos(PH_WMMA_C, l, e)];
+    for (int e = 0; e < 8; e++) ((float*)p.p[l][0])[e] = C[ph_wmma_pos(pc, l, e)];
 }
