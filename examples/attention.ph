@@ -27,9 +27,10 @@ kernel attention<T>(Q: tensor<T>[B, H, M, D],
   }
   for kt in range(0, last, BC) {
     var s = dot_t(q, K[b, hk, kt :+ BC, :]) * scale
-    s = where(iota(1) < N - kt, s, -inf)  // a ragged last block reads zeros past N
     if causal {
-      s = where(kt + iota(1) <= row + iota(0) + N - M, s, -inf)
+      s = where(kt + iota(1) <= row + iota(0) + N - M, s, -inf)  // hides what lies past N, too
+    } else {
+      s = where(iota(1) < N - kt, s, -inf)  // a ragged last block reads zeros past N
     }
 
     let mnew = tmax(m, rowmax(s))

@@ -21,7 +21,7 @@ kernel flash_attention_fp16(Q: tensor<f16>[Nq, D],
     s = where(iota(1) < Nk - kt, s, -inf)  // a ragged last block reads zeros past Nk
 
     let mnew = tmax(m, rowmax(s))
-    let p = exp(s - mnew)      // the first block has a key, so mnew is finite
+    let p = exp(s - mnew)  // the first block has a key, so mnew is finite
     let corr = exp(m - mnew)
     l = l * corr + rowsum(p)
     acc = acc * corr + dot(f16(p), v)

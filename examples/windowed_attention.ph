@@ -21,8 +21,7 @@ kernel windowed_attention<T>(Q: tensor<T>[H, M, D],
   let last = min(N, row + BR + N - M)           // the last row sees none from here on
   for kt in range(first / BC * BC, last, BC) {
     var s = dot_t(q, K[h, kt :+ BC, :]) * scale
-    s = where(iota(1) < N - kt, s, -inf)  // a ragged last block reads zeros past N
-    s = where(kt + iota(1) <= row + iota(0) + N - M, s, -inf)
+    s = where(kt + iota(1) <= row + iota(0) + N - M, s, -inf)  // hides what lies past N, too
     s = where(kt + iota(1) > row + iota(0) + N - M - window, s, -inf)
 
     let mnew = tmax(m, rowmax(s))

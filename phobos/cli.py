@@ -289,35 +289,35 @@ def compile_command(
 
 
 @cli.command("check", cls=SpreadCommand)
-@_file
+@click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @_set
 @_dtype
 @_kernel
 @click.option("--json", "as_json", is_flag=True, help="Diagnostics, kernels and search spaces as JSON.")
 def check_command(
-    file: str,
+    files: tuple[str, ...],
     settings: Sequence[Sequence[tuple[str, str]]],
     dtypes: Sequence[Sequence[tuple[str, str]]],
     kernel: str | None,
     as_json: bool,
 ) -> None:
-    """Check FILE and print each kernel with its search space."""
+    """Check FILEs and print each kernel with its search space."""
     from phobos.commands import check as command
 
-    result = command.check(
-        file,
-        kernel=kernel,
-        config={n: parse_value(t) for n, t in flatten(settings, "--set").items()},
-        dtypes=flatten(dtypes, "--dtype"),
-    )
+    config = {n: parse_value(t) for n, t in flatten(settings, "--set").items()}
+    types = flatten(dtypes, "--dtype")
+    results = [command.check(file, kernel=kernel, config=config, dtypes=types) for file in files]
     if as_json:
-        click.echo(result.to_json())
+        click.echo(command.to_json(dict(zip(files, results, strict=True)) if len(files) > 1 else results[0]))
     else:
-        print_diagnostics(result.diagnostics, result.source)
-        text = result.text()
-        if text:
-            click.echo(text)
-    if not result.good:
+        for number, (file, result) in enumerate(zip(files, results, strict=True)):
+            if len(files) > 1:
+                click.echo(("\n" if number else "") + file)
+            print_diagnostics(result.diagnostics, result.source)
+            text = result.text()
+            if text:
+                click.echo(text)
+    if not all(r.good for r in results):
         raise click.exceptions.Exit(1)
 
 

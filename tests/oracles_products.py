@@ -1,4 +1,4 @@
-"""Oracles of the kernels with products: matrix products, attention, linear attention. See rounding.py for the bounds."""
+"""Oracles of the kernels with products: matrices, attention, linear attention. rounding.py explains the bounds."""
 
 from __future__ import annotations
 
@@ -95,8 +95,8 @@ def _head(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, seen: np.nd
     common = r.u * (2 * FUNCTION + 8) + 2 * gamma(nk, r.u) + 2 * r.operand
     lost = 0.0
     if r.dtype != "f32":
-        # p is rounded to the 16-bit type; a p that is subnormal there loses up to SMALLEST. Its exponential may be taken
-        # as exp2 of s log2(e) - top log2(e), which rounds both terms and the factor.
+        # p is rounded to the 16-bit type; a p that is subnormal there loses up to SMALLEST. Its exponential may be
+        # taken as exp2 of s log2(e) - top log2(e), which rounds both terms and the factor.
         weight_error = weight_error + 4 * r.u * (np.abs(np.where(seen, s, 0.0)) + np.abs(top))
         common += UNIT[r.dtype]
         lost = SMALLEST[r.dtype] / total * np.where(seen, 1.0, 0.0)
@@ -161,13 +161,14 @@ def _kda(args: Mapping[str, Any], consts: Mapping[str, Any], r: Rounding) -> dic
         state = np.exp(g[t, 0]) * state + np.outer(k[t], v[t])
         value[t] = scale * q[t] @ state
     # The weight of key j for query t is exp(sum of g from j + 1 to t). Its exponent is a difference of prefix sums
-    # within a chunk, whose errors are relative to the sum of the whole chunk, and one more factor for each chunk between.
+    # within a chunk, whose errors are relative to the sum of the whole chunk; each chunk between adds two factors.
     log = np.cumsum(g[:, 0])
     between = np.tril(log[:, None] - log[None, :])
     chunk = max(-g[i : i + _CHUNK].sum() for i in range(n))
     weights = np.tril(np.exp(between)) * (np.abs(q) @ np.abs(k).T)
-    chunks = n / 8  # at most: the shortest chunks have 16 rows, and each adds two factors
-    relative = gamma(d, r.u) + gamma(n, r.u) + gamma(_CHUNK, r.u) * (2 * chunk - between) + r.u * (FUNCTION + 2) * chunks
+    factors = 2 * (n / 16 + 1)  # at most: the shortest chunks have 16 rows
+    exponent = gamma(_CHUNK, r.u) * (2 * chunk - between)
+    relative = gamma(d, r.u) + gamma(n, r.u) + exponent + r.u * (FUNCTION + 2) * factors
     return {"O": stored(value, abs(scale) * (weights * relative) @ np.abs(v))}
 
 

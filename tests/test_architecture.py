@@ -38,7 +38,12 @@ RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 MAX_LINES = {"phobos": 550, "kbench": 550, "codegen_templates": 550, "tests": 700}  # "about 500"
 
 # The scheduled IR carries layouts and plans, and names their types in annotations; it does not import them to run.
-TYPES_ONLY = {("ir/storage.py", "layout"), ("ir/scheduled.py", "layout"), ("ir/scheduled.py", "contraction")}
+TYPES_ONLY = {
+    ("ir/storage.py", "layout"),
+    ("ir/storage.py", "contraction"),
+    ("ir/scheduled.py", "layout"),
+    ("ir/scheduled.py", "contraction"),
+}
 
 # Words of the instruction set; only the rooms that own the instructions may know them.
 HARDWARE_WORDS = (

@@ -3,7 +3,8 @@
 // provides: ph_wmma_a ph_wmma_b ph_wmma_c ph_wmma_c_tf32 ph_wmma_load_a ph_wmma_load_b ph_wmma_load_c ph_wmma_store
 // provides: ph_wmma_fill ph_wmma_mma
 // 16x16x16, for tf32 (T float) 16x16x8, f32 accumulator. Fragments are opaque; the memory layout of a and b is part of
-// load and product, so it is in their types. Accumulators of different shapes are different types.
+// load and product, so it is in their types. Accumulators of different shapes are different types. OFFSET (in elements) is
+// part of the load instruction: loads from one pointer share one address computation.
 template<class T, bool COL> struct ph_wmma_a { unsigned x[8]; };
 template<class T, bool COL> struct ph_wmma_b { unsigned x[8]; };
 struct ph_wmma_c { float x[8]; };
@@ -12,14 +13,16 @@ struct ph_wmma_c_tf32 { float x[8]; };
 #define PH_O8(f, c) c(f.x[0]), c(f.x[1]), c(f.x[2]), c(f.x[3]), c(f.x[4]), c(f.x[5]), c(f.x[6]), c(f.x[7])
 #define PH_O4(f, c) c(f.x[0]), c(f.x[1]), c(f.x[2]), c(f.x[3])
 #define PH_WMMA_LOAD(operand, COL, layout) \
+  template<int OFFSET = 0> \
   PH_I void ph_wmma_load_##operand(ph_wmma_##operand<ph_half, COL>& f, const ph_half* p, int ld) { \
-    asm volatile("wmma.load." #operand ".sync.aligned." layout ".m16n16k16.shared.f16 " PH_R8 ", [%8], %9;" \
-      : PH_O8(f, "=r") : "r"(ph_soff(p)), "r"(ld) : "memory"); \
+    asm volatile("wmma.load." #operand ".sync.aligned." layout ".m16n16k16.shared.f16 " PH_R8 ", [%8+%10], %9;" \
+      : PH_O8(f, "=r") : "r"(ph_soff(p)), "r"(ld), "n"(OFFSET * 2) : "memory"); \
   }
 #define PH_WMMA_LOAD_BF16(operand, COL, layout) \
+  template<int OFFSET = 0> \
   PH_I void ph_wmma_load_##operand(ph_wmma_##operand<ph_bf16, COL>& f, const ph_bf16* p, int ld) { \
-    asm volatile("wmma.load." #operand ".sync.aligned." layout ".m16n16k16.shared.bf16 {%0,%1,%2,%3}, [%4], %5;" \
-      : PH_O4(f, "=r") : "r"(ph_soff(p)), "r"(ld) : "memory"); \
+    asm volatile("wmma.load." #operand ".sync.aligned." layout ".m16n16k16.shared.bf16 {%0,%1,%2,%3}, [%4+%6], %5;" \
+      : PH_O4(f, "=r") : "r"(ph_soff(p)), "r"(ld), "n"(OFFSET * 2) : "memory"); \
   }
 #define PH_WMMA_MMA(COLA, COLB, layouts) \
   PH_I void ph_wmma_mma(ph_wmma_c& c, const ph_wmma_a<ph_half, COLA>& a, const ph_wmma_b<ph_half, COLB>& b) { \
@@ -33,9 +36,10 @@ struct ph_wmma_c_tf32 { float x[8]; };
       PH_R8 ";" : PH_O8(c, "+f") : PH_O4(a, "r"), PH_O4(b, "r")); \
   }
 #define PH_WMMA_LOAD_TF32(operand, COL, layout) \
+  template<int OFFSET = 0> \
   PH_I void ph_wmma_load_##operand(ph_wmma_##operand<float, COL>& f, const float* p, int ld) { \
-    asm volatile("wmma.load." #operand ".sync.aligned." layout ".m16n16k8.shared.tf32 {%0,%1,%2,%3}, [%4], %5;" \
-      : PH_O4(f, "=r") : "r"(ph_soff(p)), "r"(ld) : "memory"); \
+    asm volatile("wmma.load." #operand ".sync.aligned." layout ".m16n16k8.shared.tf32 {%0,%1,%2,%3}, [%4+%6], %5;" \
+      : PH_O4(f, "=r") : "r"(ph_soff(p)), "r"(ld), "n"(OFFSET * 4) : "memory"); \
   }
 #define PH_WMMA_MMA_TF32(COLA, COLB, layouts) \
   PH_I void ph_wmma_mma(ph_wmma_c_tf32& c, const ph_wmma_a<float, COLA>& a, const ph_wmma_b<float, COLB>& b) { \

@@ -29,6 +29,9 @@ from phobos.ir.scheduled import (
     LoadScalar,
     Map,
     MoveRegisters,
+    OpaqueFill,
+    OpaqueLoad,
+    OpaqueStore,
     OperandLoad,
     PrintStmt,
     RangeAxis,
@@ -129,6 +132,9 @@ def print_statement(p: Printer, s: Stmt) -> None:
     elif isinstance(s, StepMultiply):
         w.at(s.span, s.note)
         s.plan.multiply(w, s.name, s.slot, s.accumulator.name)
+    elif isinstance(s, (OpaqueFill, OpaqueLoad, OpaqueStore)):
+        w.at(s.span, s.note)
+        _opaque(p, s)
     elif isinstance(s, Barrier):
         w.at(s.span)
         w.line("ph_syncthreads();", memory=True)
@@ -158,6 +164,19 @@ def _map(p: Printer, s: Map) -> None:
     nest = plan(s.target.layout, p.threads, (s.value, target))
     value = p.element(s.value, nest)
     one_liner(w, nest.groups, f"{nest.fragment(target)} = {value};", memory="ph_smem" in value)
+
+
+def _opaque(p: Printer, s: OpaqueFill | OpaqueLoad | OpaqueStore) -> None:
+    w = p.writer
+    if isinstance(s, OpaqueStore):
+        s.source.plan.store_sums(w, s.source.name, s.target.name, p.pointer(s.scratch), add=s.add)
+        return
+    plan = s.target.plan
+    plan.declare_sums(w, s.target.name)
+    if isinstance(s, OpaqueFill):
+        plan.fill_sums(w, s.target.name, p.scalar(s.value))
+    else:
+        plan.load_sums(w, s.target.name, s.source.name, p.pointer(s.scratch))
 
 
 # --- memory ----------------------------------------------------------------------------------
@@ -197,7 +216,8 @@ def _one_guard(view: GlobalText) -> str:
 def _transfer(p: Printer, s: Stmt) -> None:
     w = p.writer
     if isinstance(s, LoadGlobal):
-        p.declare(s.target)
+        if s.declare:
+            p.declare(s.target)
         view = global_text(p, s.view, s.fill)
         plain.load_registers(w, view, s.target.layout, s.target.name, p.threads)
     elif isinstance(s, StoreGlobal):
@@ -279,8 +299,9 @@ def _write_shared(p: Printer, s: WriteShared) -> None:
         tests.append(f"PH_GUARD({p.element(s.guard, nest)})")
     guard = " && ".join(tests)
     owner = p.threads.owner(layout)
+    target = p.pointer(s.buffer) if s.stage is None else p.stage_pointer(s.buffer, f"({p.scalar(s.stage)})")
     w.open(f"if ({owner})" if owner else "")
-    w.line(f"const ph_shared<{p.ctype(s.buffer.dtype)}> tile = {p.pointer(s.buffer)};")
+    w.line(f"const ph_shared<{p.ctype(s.buffer.dtype)}> tile = {target};")
     index = p.linear(s.buffer, s.at, nest)
     source = FragmentRef(s.source.dtype, s.source)
     convert = p.stored(s.buffer, s.source.dtype)

@@ -1,4 +1,4 @@
-"""`phobos check`: diagnostics of a file, and the search space of each kernel.
+"""`phobos check`: diagnostics of files, and the search space of each kernel.
 
 Whether a kernel is well typed may depend on its dtype names, its consts and its configuration. A kernel is good if, for
 every value of its bool consts, some dtype and some configuration of its space check; where none does, the errors of the
@@ -43,7 +43,7 @@ class CheckResult:
     def good(self) -> bool:
         return not any(d.severity == ERROR for d in self.diagnostics)
 
-    def to_json(self) -> str:
+    def to_json(self) -> dict[str, Any]:
         kernels = [
             {
                 "name": k.name,
@@ -53,7 +53,7 @@ class CheckResult:
             for k in self.kernels
         ]
         diagnostics = [d.to_json() for d in self.diagnostics]
-        return json.dumps({"version": 1, "diagnostics": diagnostics, "kernels": kernels}, indent=2)
+        return {"version": 1, "diagnostics": diagnostics, "kernels": kernels}
 
     def text(self) -> str:
         """Each kernel with its parameters, then each name of its space with the expanded set on a line."""
@@ -63,6 +63,13 @@ class CheckResult:
             out.append(f"kernel {k.name}{types}({', '.join(p.text() for p in k.params)})")
             out += [f"{name} in {{{', '.join(map(_word, values))}}}" for name, values in k.space.items()]
         return "\n".join(out)
+
+
+def to_json(results: CheckResult | Mapping[str, CheckResult]) -> str:
+    """The object of one file, or for several files a list of them, each with its `file`."""
+    if isinstance(results, CheckResult):
+        return json.dumps(results.to_json(), indent=2)
+    return json.dumps([{"file": file, **result.to_json()} for file, result in results.items()], indent=2)
 
 
 def _type_text(parameter: Parameter) -> str:

@@ -20,7 +20,7 @@ class ContractionQuery:
 
     `kinds` are the permitted roundings of the operands, best first (options.DOT_KINDS). `whole_rows` asks that a
     warp own whole rows of the result, since row statistics of it are needed. `a_computed`: a is computed by the block
-    (not loaded), so it is in registers when the product starts.
+    (not loaded), so it is in registers when the product starts. `registers`: what a thread may use, 32 bits each.
     """
 
     m: int
@@ -33,6 +33,7 @@ class ContractionQuery:
     warps: int
     whole_rows: bool
     a_computed: bool = False
+    registers: int = 255
     options: ScheduleOptions
     target: Target
 
@@ -100,10 +101,10 @@ class ContractionPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class OpaquePlan(ContractionPlan):
-    """A plan whose instructions keep results in registers that only they can name elements of.
+    """A plan whose sums are in *opaque accumulators*: registers of which only its instructions know which holds what.
 
-    `emit` adds to such *opaque accumulators*, of the name that `declare` gave them. Results enter and leave them through
-    shared memory of layout `scratch` (f32), in registers of layout `c_layout`; every warp uses its own part of it.
+    `emit` and `multiply` add to accumulators that `declare_sums` declared. Elements enter and leave them through shared
+    memory of layout `scratch` (f32), from and to registers of layout `c_layout`, every warp in its own part.
     """
 
     scratch: SharedLayout
@@ -113,18 +114,18 @@ class OpaquePlan(ContractionPlan):
         """Products whose plans agree in this can add to the same opaque accumulators."""
         raise NotImplementedError
 
-    def declare(self, out: TextWriter, accumulator: str) -> None:
+    def declare_sums(self, out: TextWriter, accumulator: str) -> None:
         raise NotImplementedError
 
-    def fill(self, out: TextWriter, accumulator: str, value: str) -> None:
+    def fill_sums(self, out: TextWriter, accumulator: str, value: str) -> None:
         """accumulator = value, a scalar expression."""
         raise NotImplementedError
 
-    def load(self, out: TextWriter, accumulator: str, source: str, scratch: str) -> None:
+    def load_sums(self, out: TextWriter, accumulator: str, source: str, scratch: str) -> None:
         """accumulator = source, the name of a fragment; `scratch` is the expression of a shared pointer."""
         raise NotImplementedError
 
-    def store(self, out: TextWriter, accumulator: str, target: str, scratch: str, *, add: bool) -> None:
+    def store_sums(self, out: TextWriter, accumulator: str, target: str, scratch: str, *, add: bool) -> None:
         """target = accumulator or, with `add`, target += accumulator."""
         raise NotImplementedError
 

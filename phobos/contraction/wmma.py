@@ -29,6 +29,7 @@ from phobos.layout.text import TextWriter
 name = "wmma"
 _TILE = 16  # rows and columns of results of one fragment
 _MAX_ACCUMULATORS = 128
+_BESIDE = 56  # registers of a GEMM's main loop beside accumulators and fragments
 _KINDS = {"f16": DType.F16, "bf16": DType.BF16, "tf32": DType.F32}  # roundings of f32 operands -> stored dtype
 _VECTOR = 4  # results of a thread in one access to delivered rows
 # Issue slots to deliver one result of a thread, by lanes along a row: four lanes' rows collide in banks, and sixteen give
@@ -45,7 +46,6 @@ class WmmaPlan(OpaquePlan):
     mt: int
     nt: int
     lanes: int
-    ahead: bool  # fragments of the next step are loaded before the products of this one
 
     @property
     def depth(self) -> int:
@@ -56,77 +56,140 @@ class WmmaPlan(OpaquePlan):
         """Columns delivered at a time."""
         return self.lanes * _VECTOR
 
+    # --- products --------------------------------------------------------------------------
+
+    def emit(
+        self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False, a_name: str | None = None
+    ) -> None:  # fmt: skip
+        steps = self.steps
+        kept = a_name is not None  # the whole left operand is in registers
+        a_reg = f"{a_name}[kk]" if kept else "a_reg"
+        out.open("")
+        self._tiles(out, None if kept else a, b)
+        if self.ahead and steps > 1 and not kept:
+            self._declare(out, "a_reg", "b_reg", "[2]")
+            self._load(out, "a", "a_reg[0]", 0)
+            self._load(out, "b", "b_reg[0]", 0)
+            out.line("PH_UNROLL")
+            out.open(f"for (int kk = 0; kk < {steps}; ++kk)")
+            out.open(f"if (kk + 1 < {steps})")
+            self._step(out, "kk + 1", a=True)
+            self._load(out, "a", "a_reg[(kk + 1) % 2]")
+            self._load(out, "b", "b_reg[(kk + 1) % 2]")
+            out.close()
+            self._multiply(out, accumulator, "a_reg[kk % 2]", "b_reg[kk % 2]")
+        else:
+            out.line("PH_UNROLL")
+            out.open(f"for (int kk = 0; kk < {steps}; ++kk)")
+            self._declare(out, None if kept else "a_reg", "b_reg")
+            self._step(out, "kk", a=not kept)
+            if not kept:
+                self._load(out, "a", "a_reg")
+            self._load(out, "b", "b_reg")
+            self._multiply(out, accumulator, a_reg, "b_reg")
+        out.close()
+        out.close()
+
+    @property
+    def a_registers(self) -> int:
+        return self.steps * self.mt * 4
+
+    def load_operand(self, out: TextWriter, name: str, a: str) -> None:
+        self._declare(out, name, None, f"[{self.steps}]")
+        out.open("")
+        self._tiles(out, a, None)
+        out.line("PH_UNROLL")
+        out.open(f"for (int kk = 0; kk < {self.steps}; ++kk)")
+        self._step(out, "kk", b=False)
+        self._load(out, "a", f"{name}[kk]")
+        out.close()
+        out.close()
+
+    @property
+    def steps(self) -> int:
+        return self.query.k // self.depth
+
+    def declare(self, out: TextWriter, name: str) -> None:
+        self._declare(out, f"{name}_a", f"{name}_b", "[2]")
+
+    def load(self, out: TextWriter, name: str, slot: int, step: int, a: str, b: str) -> None:
+        out.open("")
+        self._tiles(out, a, b)
+        self._load(out, "a", f"{name}_a[{slot}]", step)
+        self._load(out, "b", f"{name}_b[{slot}]", step)
+        out.close()
+
+    def multiply(self, out: TextWriter, name: str, slot: int, accumulator: str) -> None:
+        self._multiply(out, accumulator, f"{name}_a[{slot}]", f"{name}_b[{slot}]")
+
+    def _tiles(self, out: TextWriter, a: str | None, b: str | None) -> None:
+        """Declares a_tile and b_tile: where the warp's first fragments lie."""
+        if a is not None:
+            warp = "" if self.wm == 1 else "warp" if self.wn == 1 else f"warp / {self.wn}"
+            at = f" + {_operand(warp)} * {_TILE * self.mt * self.a_layout.pitch}" if warp else ""
+            out.line(f"const ph_shared<const {C_TYPES[self.a_dtype]}> a_tile = {a}{at};")
+        if b is not None:
+            warp = "" if self.wn == 1 else "warp" if self.wm == 1 else f"warp % {self.wn}"
+            at = f" + {_operand(warp)} * {self.nt * self._b_column}" if warp else ""
+            out.line(f"const ph_shared<const {C_TYPES[self.b_dtype]}> b_tile = {b}{at};")
+
+    @property
+    def _b_column(self) -> int:
+        """Elements from one column tile of b to the next."""
+        return _TILE * self.b_layout.pitch if self.query.transpose_b else _TILE
+
+    def _declare(self, out: TextWriter, a: str | None, b: str | None, sets: str = "") -> None:
+        if a is not None:
+            out.line(f"ph_wmma_a<{C_TYPES[self.a_dtype]}, false> {a}{sets}[{self.mt}];")
+        if b is not None:
+            order = "true" if self.query.transpose_b else "false"
+            out.line(f"ph_wmma_b<{C_TYPES[self.b_dtype]}, {order}> {b}{sets}[{self.nt}];")
+
+    def _step(self, out: TextWriter, step: str, *, a: bool = True, b: bool = True) -> None:
+        """Declares a_step and b_step: the fragments of a step that is known only when the loop is unrolled."""
+        by = f"({step})" if " " in step else step
+        if a:
+            out.line(f"const auto a_step = a_tile + {by} * {self.depth};")
+        if b:
+            along_k = self.depth if self.query.transpose_b else self.depth * self.b_layout.pitch
+            out.line(f"const auto b_step = b_tile + {by} * {along_k};")
+
+    def _load(self, out: TextWriter, side: str, registers: str, step: int | None = None) -> None:
+        """One step along k of an operand: of a_step, or of a_tile at a known step. Offsets are literals, so that all loads
+        share an address."""
+        if side == "a":
+            count, tile, along_k, pitch = self.mt, _TILE * self.a_layout.pitch, self.depth, self.a_layout.pitch
+        else:
+            count, tile, pitch = self.nt, self._b_column, self.b_layout.pitch
+            along_k = self.depth if self.query.transpose_b else self.depth * pitch
+        base = f"{side}_step" if step is None else f"{side}_tile"
+        for i in range(count):
+            offset = i * tile + (step or 0) * along_k
+            out.line(f"ph_wmma_load_{side}<{offset}>({registers}[{i}], {base}, {pitch});", memory=True)
+
+    def _multiply(self, out: TextWriter, accumulator: str, a: str, b: str) -> None:
+        out.line("PH_UNROLL")
+        out.line(f"for (int j = 0; j < {self.nt}; ++j)")
+        out.line("  PH_UNROLL")
+        out.line(
+            f"  for (int i = 0; i < {self.mt}; ++i) ph_wmma_mma({accumulator}[i * {self.nt} + j], {a}[i], {b}[j]);",
+            memory=True,
+        )
+
+    # --- opaque accumulators ---------------------------------------------------------------
+
     @property
     def accumulators(self) -> tuple[object, ...]:
         return name, self.depth, self.query.m, self.query.n, self.wm, self.wn
 
-    # --- the product -----------------------------------------------------------------------
-
-    def emit(self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False) -> None:
-        q = self.query
-        ctype_a, ctype_b = C_TYPES[self.a_dtype], C_TYPES[self.b_dtype]
-        pa, pb = self.a_layout.pitch, self.b_layout.pitch
-        steps = q.k // self.depth
-        ahead = self.ahead and steps > 1
-        warp_m = "" if self.wm == 1 else "warp" if self.wn == 1 else f"(warp / {self.wn})"
-        warp_n = "" if self.wn == 1 else "warp" if self.wm == 1 else f"(warp % {self.wn})"
-        a_start = f" + {warp_m} * {_TILE * self.mt * pa}" if warp_m else ""
-        b_start = f" + {warp_n} * {_TILE * self.nt * (pb if q.transpose_b else 1)}" if warp_n else ""
-        column_major = "true" if q.transpose_b else "false"
-        a_step, a_row = self.depth, _TILE * pa
-        b_step, b_column = (self.depth, _TILE * pb) if q.transpose_b else (self.depth * pb, _TILE)
-        sets = "[2]" if ahead else ""
-
-        def load(which: str, slot: str, count: int, at: str) -> None:
-            out.line("PH_UNROLL")
-            out.line(f"for (int i = 0; i < {count}; ++i) ph_wmma_load_{which}({which}_reg{slot}[i], {at});", memory=True)
-
-        def load_both(slot: str, step: str) -> None:
-            load("a", slot, self.mt, f"a_tile + (i * {a_row} + {step} * {a_step}), {pa}")
-            load("b", slot, self.nt, f"b_tile + (i * {b_column} + {step} * {b_step}), {pb}")
-
-        out.open("")
-        out.line(f"const ph_shared<const {ctype_a}> a_tile = {a}{a_start};")
-        out.line(f"const ph_shared<const {ctype_b}> b_tile = {b}{b_start};")
-        if ahead:
-            out.line(f"ph_wmma_a<{ctype_a}, false> a_reg{sets}[{self.mt}];")
-            out.line(f"ph_wmma_b<{ctype_b}, {column_major}> b_reg{sets}[{self.nt}];")
-            load_both("[0]", "0")
-        out.line("PH_UNROLL")
-        out.open(f"for (int kk = 0; kk < {steps}; ++kk)")
-        if ahead:
-            out.open(f"if (kk + 1 < {steps})")
-            load_both("[(kk + 1) % 2]", "(kk + 1)")
-            out.close()
-            a_now, b_now = "a_reg[kk % 2][i]", "b_reg[kk % 2][j]"
-        else:
-            out.line(f"ph_wmma_a<{ctype_a}, false> a_reg[{self.mt}];")
-            load("a", "", self.mt, f"a_tile + (i * {a_row} + kk * {a_step}), {pa}")
-            a_now, b_now = "a_reg[i]", "b_reg"
-        out.line("PH_UNROLL")
-        out.open(f"for (int j = 0; j < {self.nt}; ++j)")
-        if not ahead:
-            out.line(f"ph_wmma_b<{ctype_b}, {column_major}> b_reg;")
-            out.line(f"ph_wmma_load_b(b_reg, b_tile + (j * {b_column} + kk * {b_step}), {pb});", memory=True)
-        out.line("PH_UNROLL")
-        out.line(
-            f"for (int i = 0; i < {self.mt}; ++i) ph_wmma_mma({accumulator}[i * {self.nt} + j], {a_now}, {b_now});",
-            memory=True,
-        )
-        out.close()
-        out.close()
-        out.close()
-
-    # --- opaque accumulators ---------------------------------------------------------------
-
-    def declare(self, out: TextWriter, accumulator: str) -> None:
+    def declare_sums(self, out: TextWriter, accumulator: str) -> None:
         out.line(f"{'ph_wmma_c_tf32' if self.a_dtype is DType.F32 else 'ph_wmma_c'} {accumulator}[{self.mt * self.nt}];")
 
-    def fill(self, out: TextWriter, accumulator: str, value: str) -> None:
+    def fill_sums(self, out: TextWriter, accumulator: str, value: str) -> None:
         out.line("PH_UNROLL")
         out.line(f"for (int i = 0; i < {self.mt * self.nt}; ++i) ph_wmma_fill({accumulator}[i], {value});")
 
-    def store(self, out: TextWriter, accumulator: str, target: str, scratch: str, *, add: bool) -> None:
+    def store_sums(self, out: TextWriter, accumulator: str, target: str, scratch: str, *, add: bool) -> None:
         fragments, pitch = self.span // _TILE, self.scratch.pitch
         with self._pieces(out, scratch) as at:
             out.line("PH_UNROLL")
@@ -142,7 +205,7 @@ class WmmaPlan(OpaquePlan):
             out.line(f"for (int v = 0; v < {_VECTOR}; ++v) {target}[{self._register}] {'+=' if add else '='} t.v[v];")
             out.close()
 
-    def load(self, out: TextWriter, accumulator: str, source: str, scratch: str) -> None:
+    def load_sums(self, out: TextWriter, accumulator: str, source: str, scratch: str) -> None:
         fragments, pitch = self.span // _TILE, self.scratch.pitch
         with self._pieces(out, scratch) as at:
             self._rows(out)
@@ -187,6 +250,10 @@ class WmmaPlan(OpaquePlan):
     def _rows(self, out: TextWriter) -> None:
         out.line("PH_UNROLL")
         out.open(f"for (int r = 0; r < {_TILE * self.lanes // WARP}; ++r)")
+
+
+def _operand(text: str) -> str:
+    return f"({text})" if " " in text else text
 
 
 def _depth(stored: DType) -> int:
@@ -256,7 +323,7 @@ def _ahead(query: ContractionQuery, mt: int, nt: int) -> bool:
     """Two sets of fragments hide the latency of loads, if registers allow (beside an online softmax they do not)."""
     if query.options.overlap != "auto":
         return query.options.overlap == "on"
-    return not query.whole_rows and 8 * mt * nt + 2 * 4 * (mt + nt) <= 160
+    return not query.whole_rows and 8 * mt * nt + 2 * 4 * (mt + nt) + _BESIDE <= query.registers
 
 
 def plans(query: ContractionQuery) -> Sequence[WmmaPlan]:

@@ -135,6 +135,7 @@ class LoadGlobal(Stmt):
     target: Fragment
     view: GlobalView
     fill: int | float | bool
+    declare: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -189,12 +190,14 @@ class AsyncWait(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WriteShared(Stmt):
-    """buffer[at(position)] = source, for owned positions where `guard` holds."""
+    """buffer[at(position)] = source, for owned positions where `guard` holds. `stage`: into that stage of a ring, ahead of
+    the iteration that reads it and ordered by its loop's own barrier."""
 
     buffer: Buffer
     source: Fragment
     at: tuple[Expr, ...]
     guard: Expr | None = None
+    stage: Expr | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -311,7 +314,7 @@ class StepMultiply(Stmt):
     plan: "ContractionPlan"
     name: str
     slot: int
-    accumulator: Fragment
+    accumulator: Fragment | Opaque
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,6 +19,7 @@ from phobos.ir.storage import (
     Fragment,
     FragmentRef,
     Literal,
+    Opaque,
     Position,
     ScalarRef,
     ScalarVar,
@@ -56,7 +57,7 @@ def print_schedule(schedule: s.Schedule) -> str:
     out = [f"schedule {schedule.name}: grid ({grid}), {schedule.threads} threads, {schedule.index_bits}-bit index"]
     kind = "dynamic" if schedule.dynamic_shared else "static"
     out.append(f"shared {schedule.shared_bytes} bytes, {kind}")
-    fragments, buffers = _storage(schedule)
+    fragments, opaques, buffers = _storage(schedule)
     for buffer in buffers:
         offset = schedule.offsets.get(buffer)
         ring = f", ring of {buffer.stages} stages" if buffer.stages > 1 else ""
@@ -64,19 +65,23 @@ def print_schedule(schedule: s.Schedule) -> str:
         out.append(f"  {buffer.name}: {buffer.dtype}, {buffer.bytes} bytes {place}, {buffer.layout}{ring}")
     out.append("registers")
     out += [f"  {f.name}: {f.dtype}, {f.layout}" for f in fragments]
+    out += [f"  {o.name}: opaque accumulators of {o.plan.room}, {o.plan.description}" for o in opaques]
     out.append("body")
     out += _block(schedule.body, 1)
     return "\n".join(out) + "\n"
 
 
-def _storage(schedule: s.Schedule) -> tuple[list[Fragment], list[Buffer]]:
-    """Fragments and buffers in the order of their first use."""
+def _storage(schedule: s.Schedule) -> tuple[list[Fragment], list[Opaque], list[Buffer]]:
+    """Fragments, opaque accumulators and buffers in the order of their first use."""
+    opaques: dict[Opaque, None] = {}
     fragments: dict[Fragment, None] = {}
     buffers: dict[Buffer, None] = dict.fromkeys(schedule.offsets)
     for statement in s.walk(schedule.body):
         for item in _items(statement):
             if isinstance(item, Fragment):
                 fragments.setdefault(item)
+            elif isinstance(item, Opaque):
+                opaques.setdefault(item)
             elif isinstance(item, Buffer):
                 buffers.setdefault(item)
             elif isinstance(item, Expr):
@@ -85,7 +90,7 @@ def _storage(schedule: s.Schedule) -> tuple[list[Fragment], list[Buffer]]:
                         fragments.setdefault(e.fragment)
                     elif isinstance(e, BufferRef):
                         buffers.setdefault(e.buffer)
-    return list(fragments), list(buffers)
+    return list(fragments), list(opaques), list(buffers)
 
 
 def _items(statement: s.Stmt) -> Iterator[object]:
@@ -113,8 +118,8 @@ def _statement(statement: s.Stmt) -> str:
     parts = []
     for f in fields(statement):
         value = getattr(statement, f.name)
-        if isinstance(statement, s.Contract) and f.name == "plan":
-            parts.append(f"plan={statement.plan.room}({statement.plan.kind})")
+        if f.name == "plan":
+            parts.append(f"plan={value.room}({value.kind})")
         elif f.name not in _SKIPPED and value is not None and value != ():
             parts.append(f"{f.name}={_value(value)}")
     return f"{name} {' '.join(parts)}".rstrip()
@@ -123,7 +128,7 @@ def _statement(statement: s.Stmt) -> str:
 def _value(value: object) -> str:
     if isinstance(value, Expr):
         return print_expression(value)
-    if isinstance(value, (Fragment, Buffer, ScalarVar)):
+    if isinstance(value, (Fragment, Opaque, Buffer, ScalarVar)):
         return value.name
     if isinstance(value, s.GlobalView):
         return _view(value)

@@ -58,6 +58,11 @@ class Opaque:
     name: str
     plan: "OpaquePlan"
 
+    @property
+    def layout(self) -> "RegisterLayout":
+        """That in which elements enter and leave; the accumulators are as many registers."""
+        return self.plan.c_layout
+
 
 @dataclass(frozen=True, eq=False)
 class ScalarVar:

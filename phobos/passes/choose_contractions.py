@@ -71,9 +71,16 @@ def _query(kernel: KernelIR, op: Dot, threads: int, target: Target) -> Contracti
     return ContractionQuery(
         m=m, n=n, k=op.a.shape[1], operand=op.a.dtype, accumulator=op.result.dtype, kinds=op.kinds,
         transpose_b=op.transpose_b, warps=threads // 32, whole_rows=_has_row_statistics(kernel, m),
-        a_computed=not isinstance(definitions(kernel.body).get(op.a), Load),
+        a_computed=not isinstance(definitions(kernel.body).get(op.a), Load), registers=_registers(kernel, threads, target),
         options=kernel.options, target=target,
     )  # fmt: skip
+
+
+def _registers(kernel: KernelIR, threads: int, target: Target) -> int:
+    """Registers of a thread that @launch leaves it."""
+    asked = kernel.launch
+    resident = target.registers_per_sm // (threads * (asked.min_blocks or 1)) // 8 * 8
+    return min(target.registers_per_thread, asked.max_regs or resident, resident)
 
 
 def _has_row_statistics(kernel: KernelIR, rows: int) -> bool:

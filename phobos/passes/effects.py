@@ -16,6 +16,8 @@ from phobos.ir.scheduled import (
     LoadGlobal,
     LoadScalar,
     Map,
+    OpaqueLoad,
+    OpaqueStore,
     OperandLoad,
     PrintStmt,
     ReadShared,
@@ -35,7 +37,8 @@ from phobos.ir.storage import Apply, Buffer, BufferRef, Expr, Fragment, Literal,
 from phobos.layout.register import RegisterLayout
 
 READ, WRITE, ATOMIC = "read", "write", "atomic"
-# Writes to a ring: by the loop that reads it (ordered by that loop's own wait and barrier), or before that loop.
+# Of a ring: by the loop that reads it, for an iteration that follows (ordered by that loop's own wait and barrier), or
+# before that loop.
 PIPELINE, PROLOGUE = "pipeline", "prologue"
 
 
@@ -93,7 +96,7 @@ def accesses(s: Stmt) -> list[Access]:
         if s.scratch is not None:
             out.append(Access(s.scratch, WRITE, f"write of {s.scratch.name} ({where})"))
     elif isinstance(s, WriteShared):
-        threads = s.source.layout if _straight(s.at) else None
+        threads = PIPELINE if s.stage is not None else s.source.layout if _straight(s.at) else None
         box = _box(s.at, s.source.layout.shape)
         out.append(Access(s.buffer, WRITE, f"write of {s.buffer.name} ({where})", threads=threads, box=box))
     elif isinstance(s, ReadShared):
@@ -106,9 +109,14 @@ def accesses(s: Stmt) -> list[Access]:
         out.append(Access(s.buffer, READ, f"scan of {s.buffer.name} ({where})"))
         out.append(Access(s.buffer, WRITE, f"scan of {s.buffer.name} ({where})"))
     elif isinstance(s, StepLoad):
-        out.extend(Access(x, READ, f"product reading {x.name} ({where})") for x in (s.a, s.b))
+        manner = PIPELINE if s.step == 0 else None  # the first step is loaded for an iteration that follows
+        out.extend(Access(x, READ, f"product reading {x.name} ({where})", threads=manner) for x in (s.a, s.b))
     elif isinstance(s, OperandLoad):
         out.append(Access(s.a, READ, f"product reading {s.a.name} ({where})"))
+    elif isinstance(s, (OpaqueLoad, OpaqueStore)):
+        # Ordered within itself, where each warp waits for its own lanes only.
+        out.append(Access(s.scratch, WRITE, f"exchange in {s.scratch.name} ({where})"))
+        out.append(Access(s.scratch, READ, f"exchange in {s.scratch.name} ({where})"))
     elif isinstance(s, Contract):
         for operand in (s.a, s.b):
             if isinstance(operand, Buffer) and not (operand is s.a and s.a_name is not None):

@@ -23,7 +23,7 @@ from phobos.ir.scheduled import (
     WhileStmt,
     walk,
 )
-from phobos.passes.effects import WRITE, Access, accesses, conflict
+from phobos.passes.effects import PIPELINE, WRITE, Access, accesses, conflict
 
 State = frozenset[Access]
 
@@ -99,10 +99,14 @@ class _Analysis:
             # Values carried by a `while` change from one iteration to the next like an index does.
             aged = frozenset(a.aged(name) for a in back)
             if aged <= entry:
-                # A ring is filled only for iterations that follow, whose barrier orders the copies: none is under way
-                # where the loop ends, or made no trip at all.
+                # A ring is filled, and its first step read, only for iterations that follow, whose barrier orders that:
+                # none of it is under way where the loop ends, or made no trip at all.
                 rings = {copy.buffer for copy in walk(s.body) if isinstance(copy, AsyncCopy)}
-                ends = frozenset(a for a in entry_body | back if a.mode != WRITE or a.resource not in rings)
+                ends = frozenset(
+                    a
+                    for a in entry_body | back
+                    if a.resource not in rings or (a.mode != WRITE and a.threads != PIPELINE)
+                )
                 return frozenset(a if a in state else a.out_of(name) for a in ends | frame[0])
             entry = entry | aged
 

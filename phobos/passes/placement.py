@@ -22,6 +22,7 @@ class Placement:
     staged: frozenset[Value]  # results of Loads that go straight to shared memory
     readers: dict[Value, list[Op]]
     defs: dict[Value, Op]
+    home: dict[Op, Block]  # the block in which an op stands
 
     def last_uses(self, block: Block) -> dict[Value, int]:
         """For each value read in the block or below: index of the op of this block by which it is read last, an
@@ -71,7 +72,7 @@ def analyse(kernel: KernelIR) -> Placement:
                     other = [a for a in reader.args if a is not v]
                     if other and other[0] not in deferred and other[0].shape == v.shape:
                         deferred.add(v)
-    return Placement(frozenset(inlined), frozenset(deferred), frozenset(staged), readers, defs)
+    return Placement(frozenset(inlined), frozenset(deferred), frozenset(staged), readers, defs, home)
 
 
 def _free(op: Op, inlined: set[Value]) -> bool:

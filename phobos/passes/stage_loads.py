@@ -7,6 +7,7 @@ that the previous iteration read.
 
 A load qualifies if its positions are computable one iteration early (from the loop's index and values from outside), nothing
 in the loop writes its tensor, its elements go to shared memory unchanged, masked ones as zero, in accesses of 4 bytes or more.
+Where only the latter fails, the tile is taken ahead through registers (passes/prefetch.py).
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from phobos.ir.scheduled import (
 )
 from phobos.ir.storage import Apply, Buffer, Expr, Literal, ScalarRef, ScalarVar, expr_walk, substitute
 from phobos.ir.types import DType
+from phobos.passes import prefetch
 from phobos.target import Target
 from phobos.transfer import cp_async
 
@@ -112,30 +114,56 @@ class _Stager:
             return [loop]
         known = _scalars(loop)
         ready: list[tuple[GlobalToShared, Mapping[str, Expr]]] = []
+        slow: list[GlobalToShared] = []
         for load in loads:
-            reason = self._reject(loop, load, known)
+            fixed = self._fixed(loop, load, known)
+            reason = fixed or self._synchronous(load)
             if reason is None:
                 ready.append((load, known))
+                continue
+            through = fixed or prefetch.reject(loop)
+            if through is None and prefetch.registers(load) + sum(map(prefetch.registers, slow)) > prefetch.REGISTERS:
+                through = f"{reason}, and {prefetch.registers(load)} registers are too many to hold it meanwhile"
+            if through is None:
+                slow.append(load)
+                self._say(load, "a tile ahead through registers, double buffer", reason)
             else:
-                self._say(load, "plain, in its iteration", reason)
-        return self._ring(loop, ready) if ready else [loop]
+                self._say(load, "plain, in its iteration", through)
+        if not ready and not slow:
+            return [loop]
+        if not slow:
+            return self._ring(loop, ready)
+        ahead = prefetch.build(
+            loop, slow, self._fresh, lambda view, index: _at(view, {**known, loop.index.name: index}),
+            _plus(ScalarRef(DType.INDEX, loop.index.name), loop.step, 1), lambda index: _before(index, loop),
+        )  # fmt: skip
+        self.replaced.update(ahead.rings)
+        rest = tuple(s for s in loop.body if s not in slow)
+        if ready:
+            *before, staged = self._ring(replace(loop, body=(*rest, *ahead.tail)), ready)
+            if not isinstance(staged, ForStmt):  # a wait behind the loop, for breaks
+                *before, turned = before
+                after: list[Stmt] = [staged]
+            else:
+                turned, after = staged, []
+            assert isinstance(turned, ForStmt)
+            split = next(i for i, s in enumerate(turned.body) if isinstance(s, Barrier)) + 1
+            body = (*turned.body[:split], *ahead.head, *turned.body[split:])
+            return [*ahead.before, *before, replace(turned, body=body), *after]
+        body = (prefetch.barrier(loop), *ahead.head, *rest, *ahead.tail)
+        return [*ahead.before, replace(loop, body=body)]
 
     def _say(self, load: GlobalToShared, choice: str, reason: str) -> None:
         self.decisions.append(
             Decision(stage="staging", subject=f"{load.buffer.name} from {load.view.tensor}", choice=choice, reason=reason, line=load.span.line)
         )
 
-    def _reject(self, loop: ForStmt, load: GlobalToShared, known: Mapping[str, Expr]) -> str | None:
-        if not self.target.has_cp_async:
-            return f"{self.target.arch} has no asynchronous copies"
+    def _fixed(self, loop: ForStmt, load: GlobalToShared, known: Mapping[str, Expr]) -> str | None:
+        """Why the load cannot be started an iteration early at all, or None."""
         if loop.down is None:
             return "the sign of the loop's step is not known"
         if any(isinstance(s, ReturnStmt) for s in walk(loop.body)):
             return "the loop may return while copies are on their way"
-        if load.buffer.dtype is not load.view.dtype or load.buffer.rounding:
-            return f"its elements are converted to {load.buffer.rounding or load.buffer.dtype} on the way"
-        if load.fill != 0:
-            return f"masked elements become {load.fill}, not zero"
         written = {
             s.view.tensor
             for s in walk(loop.body)
@@ -154,6 +182,16 @@ class _Stager:
             for e in expr_walk(substitute(start, known)):
                 if isinstance(e, ScalarRef) and e.name in inside:
                     return f"its position depends on `{e.name}`, which the iteration computes"
+        return None
+
+    def _synchronous(self, load: GlobalToShared) -> str | None:
+        """Why the copy cannot be asynchronous, or None."""
+        if not self.target.has_cp_async:
+            return f"{self.target.arch} has no asynchronous copies"
+        if load.buffer.dtype is not load.view.dtype or load.buffer.rounding:
+            return f"its elements are converted to {load.buffer.rounding or load.buffer.dtype} on the way"
+        if load.fill != 0:
+            return f"masked elements become {load.fill}, not zero"
         vector = load.view.vector
         run_length = load.layout.contiguous_run(load.layout.rank - 1)
         while vector > 1 and run_length % vector:
@@ -234,7 +272,8 @@ class _Stager:
         """The loop of a single product of two rings, turned so that the first fragments of the next tiles are loaded before
         the last products of these ones: no gap at the barrier. None where the loop is another one.
 
-        Iteration: copies for later, steps 0 .. n - 2 each loading its successor; wait, barrier, next stage, its step 0; last step.
+        Iteration: steps 0 .. n - 2, each loading its successor first, copies for later behind the first; wait, barrier, next
+        stage, its step 0; last step.
         """
         if len(rest) != 1 or not isinstance(rest[0], Contract):
             return None
@@ -249,9 +288,11 @@ class _Stager:
         span, name = product.span, self._fresh("step")
         stage = ScalarVar(here.name, DType.INDEX)
         first = StepLoad(span=span, plan=plan, name=name, slot=0, step=0, a=a, b=b)
-        body: list[Stmt] = [copies, commit]
+        body: list[Stmt] = []
         for step in range(plan.steps - 1):
             body.append(StepLoad(span=span, plan=plan, name=name, slot=(step + 1) % 2, step=step + 1, a=a, b=b))
+            if step == 0:  # behind the first loads: their latency hides the copies' address arithmetic
+                body += [copies, commit]
             body.append(StepMultiply(span=span, plan=plan, name=name, slot=step % 2, accumulator=product.accumulator))
         following = _plus(ScalarRef(DType.INDEX, loop.index.name), loop.step, 1)
         body += [

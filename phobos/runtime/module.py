@@ -271,7 +271,7 @@ def _start() -> Driver:
         raise _error(
             "PH0920",
             "no CUDA driver on this machine",
-            "install the NVIDIA driver, or use backend='reference' or 'emulator'",
+            "install the NVIDIA driver, or choose the backend 'reference' or 'emulator'",
         )
     try:
         from cuda.bindings import driver as api

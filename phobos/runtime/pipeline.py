@@ -133,7 +133,7 @@ class Frontend:
                 Diagnostic(
                     code="PH0208",
                     message=f"{self.source.name} holds {len(known)} kernels: {', '.join(names)}; say which one",
-                    help=f"kernel={names[0]!r}",
+                    help=f"`--kernel {names[0]}`, in Python `kernel={names[0]!r}`",
                 )
             )
         for info in known:

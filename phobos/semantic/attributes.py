@@ -24,6 +24,13 @@ LAUNCH_FIELDS = ("threads", "min_blocks", "max_regs")
 TENSORCORE_KINDS = tuple(k for k in DOT_KINDS if k != "ieee")
 ALL_OPTION_WORDS = frozenset(w for words in OPTION_WORDS.values() for w in words)
 
+_USAGE = {
+    "launch": "@launch(128)",
+    "grid": "@grid(ceildiv(N, 64))",
+    "tensorcore": "@tensorcore(tf32)",
+    "pipeline": "@pipeline(2)",
+}
+
 Choice = int | float | bool | str
 Environment = Mapping[str, ConstVal | Poison]
 
@@ -86,8 +93,9 @@ def plain_values(attribute: ast.Attribute, reporter: Reporter) -> list[ast.Expr]
     for arg in attribute.args:
         if arg.name is not None or isinstance(arg.value, ast.ListExpr):
             reporter.error(
-                codes.BAD_ATTRIBUTE, f"`@{attribute.name}` takes plain values, as in `@{attribute.name}(...)`", arg.span
-            )
+                codes.BAD_ATTRIBUTE, f"`@{attribute.name}` takes its values by position", arg.span,
+                help=f"write `{_USAGE[attribute.name]}`",
+            )  # fmt: skip
         else:
             out.append(arg.value)
     return out

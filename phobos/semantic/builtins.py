@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from phobos.diagnostics import nearest
 from phobos.ir.tile import Assert, Iota, Print, Value
 from phobos.ir.types import DTYPE_BY_NAME, DType, TileType
-from phobos.semantic import codes, emit, expressions
+from phobos.semantic import codes, emit, expressions, foreign
 from phobos.semantic.constants import FoldError, convert_explicit, number_text
 from phobos.semantic.context import Context
 from phobos.semantic.entities import (
@@ -75,11 +75,14 @@ def call(c: Context, node: ast.Call) -> Entity:
         for arg in node.args:
             if not (isinstance(arg, ast.Name) and arg.id in DTYPE_BY_NAME):
                 c.evaluate(arg)
+        usage = f"`{found.usage}`"
+        if name in foreign.REDUCTIONS and len(node.args) == 2:
+            usage = f"the axis is in the name: `row{name}(t)` is over the last axis, `col{name}(t)` over the first"
         return c.error(
             codes.ARGUMENT_COUNT,
             f"`{name}` takes {count} argument{'' if count == '1' else 's'}, not {len(node.args)}",
             node.span,
-            help=f"`{found.usage}`",
+            help=usage,
         )
     return found.handler(c, node)
 
@@ -94,12 +97,8 @@ def _unknown(c: Context, node: ast.Call) -> Poison:
     if name == "range":
         return c.error(codes.UNKNOWN_FUNCTION, "`range` stands only in a `for`", node.function.span)
     close = nearest(name, [*BUILTINS, *c.functions, *DTYPE_BY_NAME])
-    return c.error(
-        codes.UNKNOWN_FUNCTION,
-        f"unknown function `{name}`",
-        node.function.span,
-        help=f"did you mean `{close}`?" if close else None,
-    )
+    help = foreign.FUNCTIONS.get(name) or (f"did you mean `{close}`?" if close else None)
+    return c.error(codes.UNKNOWN_FUNCTION, f"unknown function `{name}`", node.function.span, help=help)
 
 
 def _conversion(c: Context, node: ast.Call, dtype: DType) -> Entity:

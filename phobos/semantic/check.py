@@ -218,7 +218,7 @@ def _dtypes(sig: Signature, given: dict[str, DType | str], reporter: Reporter) -
         if name not in given:
             reporter.error(
                 codes.DTYPE_ARGUMENT, f"the dtype parameter `{name}` of `{sig.name}` has no value", sig.span,
-                help=f"give one: `dtypes={{'{name}': 'f16'}}`",
+                help=f"give one: `--dtype {name}=f16`, in Python `dtypes={{'{name}': 'f16'}}`",
             )  # fmt: skip
     return out
 
@@ -295,7 +295,11 @@ def _consts(
         out[param.name] = POISON
         dtype = param.dtype if param.dtype is not None else types.get(str(param.dtype_param))
         if param.name not in given:
-            reporter.error(codes.CONST_ARGUMENT, f"the compile-time parameter `{param.name}` has no value", param.span)
+            some = "true" if dtype is DType.BOOL else "1"
+            reporter.error(
+                codes.CONST_ARGUMENT, f"the compile-time parameter `{param.name}` has no value", param.span,
+                help=f"give one: `--set {param.name}={some}`, in Python `{param.name}={some.capitalize()}`",
+            )  # fmt: skip
             continue
         value = given[param.name]
         if dtype is None:

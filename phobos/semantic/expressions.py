@@ -5,7 +5,7 @@ from __future__ import annotations
 from phobos.diagnostics import nearest
 from phobos.ir.tile import Value
 from phobos.ir.types import DTYPE_BY_NAME, DType
-from phobos.semantic import codes, emit
+from phobos.semantic import codes, emit, foreign
 from phobos.semantic.constants import (
     BINARY,
     BITWISE,
@@ -128,7 +128,8 @@ def _name(c: Context, node: ast.Name) -> Entity:
     return unknown(c, node)
 
 
-def unknown(c: Context, node: ast.Name) -> Poison:
+def unknown(c: Context, node: ast.Name, *, assigned: bool = False) -> Poison:
+    """Reports a name that is no value here; `assigned` where a statement would give it one."""
     from phobos.semantic.builtins import BUILTINS
 
     name = node.id
@@ -140,13 +141,20 @@ def unknown(c: Context, node: ast.Name) -> Poison:
         )
     if name in DTYPE_BY_NAME or name in c.dtypes:
         return c.error(codes.NOT_A_VALUE, f"`{name}` is a type, not a value", node.span)
+    return c.error(codes.UNKNOWN_NAME, f"unknown name `{name}`", node.span, help=_unknown_help(c, name, assigned))
+
+
+def _unknown_help(c: Context, name: str, assigned: bool) -> str | None:
+    if name in foreign.NAMES:
+        return foreign.NAMES[name]
     close = nearest(name, c.scope.visible())
-    return c.error(
-        codes.UNKNOWN_NAME,
-        f"unknown name `{name}`",
-        node.span,
-        help=f"did you mean `{close}`?" if close else None,
-    )
+    guess = f"did you mean `{close}`?" if close else None
+    if assigned and not close:
+        return f"declare it: `let {name} = ...`, or `var {name} = ...` where it changes"
+    if name.isupper() and len(name) > 1:
+        sizes = f"tile sizes are declared by `@autotune({name} in [16, 64])` or `const {name} = 64`"
+        return f"{guess} (or: {sizes})" if guess else sizes
+    return guess
 
 
 def _member(c: Context, node: ast.Member) -> Entity:
@@ -175,11 +183,14 @@ def _member(c: Context, node: ast.Member) -> Entity:
             node.span,
             notes=("there are ctx.block.x|y|z and ctx.grid.x|y|z; code never speaks of threads",),
         )
+    if isinstance(base, ast.Name) and base.id in foreign.NAMES and c.scope.find(base.id) is None:
+        return unknown(c, base)
     return c.error(
         codes.UNKNOWN_NAME,
         f"`{c.text(base)}` has no member `{node.name}`",
         node.span,
         notes=("only `ctx` has members: ctx.block.x|y|z and ctx.grid.x|y|z",),
+        help=foreign.MEMBERS.get(node.name),
     )
 
 

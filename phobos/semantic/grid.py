@@ -132,7 +132,10 @@ def _axis(c: Context, kernel: ast.Kernel, pid: Value, letter: str) -> DimExpr | 
         notes: tuple[str, ...] = (
             f"no slice starts at `ctx.block.{letter} * L` with length L, nor is any position `ctx.block.{letter}`",
         )
-        help = f"state it: `@grid(...)` before the kernel, with the number of blocks along {letter}"
+        help = (
+            f"slice by `[ctx.block.{letter} * L :+ L]`, or state it: `@grid(...)` before the kernel, with the number of "
+            f"blocks along {letter}"
+        )
     else:
         notes = tuple(f"line {use.span.line} gives {text}" for text, (_, use) in candidates.items())
         help = f"state it: `@grid({next(iter(candidates))}{'...' if letter != 'x' else ''})`"

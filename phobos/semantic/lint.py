@@ -76,8 +76,27 @@ class _Walker:
             for arg in node.args:
                 self.read(arg, scope)
         else:
+            if isinstance(node, ast.Subscript):
+                self.positions(node.items)
             for child in _children(node):
                 self.read(child, scope)
+
+    def positions(self, items: Iterable[ast.SubscriptItem]) -> None:
+        """Positions such as the -1 of Python, which here lies before the first element."""
+        for item in items:
+            start = item.index if isinstance(item, ast.IndexItem) else None
+            if isinstance(item, ast.RangeItem):
+                start = item.start
+            if isinstance(start, ast.Unary) and start.op == "-" and isinstance(start.operand, ast.IntLiteral):
+                back = start.operand.value
+                self.found.append(
+                    _warning(
+                        codes.NEGATIVE_POSITION,
+                        f"the position -{back} is always masked: negative positions do not count from the end",
+                        start.span,
+                        f"from the end it is `N - {back}`, with the name of the axis for `N`",
+                    )
+                )
 
     def type(self, node: ast.TypeExpr | None, scope: _Names) -> None:
         if isinstance(node, ast.ShapedTypeExpr):
@@ -113,6 +132,7 @@ class _Walker:
                 found = scope.find(base.id) if isinstance(base, ast.Name) else None
                 if found is None or found.kind != "var":
                     self.read(base, scope)
+                self.positions(target.items)
                 for item in target.items:
                     self.read(item, scope)
             self.read(node.value, scope)

@@ -202,7 +202,7 @@ def _assign_name(c: Context, node: ast.Assign, target: ast.Name) -> None:
     found = c.scope.find(target.id)
     if found is None:
         expressions.operand(c, node.value)
-        expressions.unknown(c, target)
+        expressions.unknown(c, target, assigned=node.op == "=")
         return
     if isinstance(found, Binding):
         expressions.operand(c, node.value)

@@ -139,13 +139,18 @@ def _static_length(c: Context, node: ast.Expr) -> int | Poison:
     return int(found.value)
 
 
+def _count(n: int, one: str, many: str) -> str:
+    return f"{n} {one if n == 1 else many}"
+
+
 def _items(c: Context, node: ast.Subscript, extents: list[int | Value], names: list[str]) -> list[Item] | Poison:
     """Evaluates subscripts against axes of the given extents (`names` for messages)."""
     if len(node.items) != len(extents):
         colons = [c.text(i) for i in node.items][: len(extents)] + [":"] * (len(extents) - len(node.items))
         return c.error(
             codes.SUBSCRIPT_COUNT,
-            f"`{c.text(node.base)}` has {len(extents)} axes, and {len(node.items)} subscripts are given",
+            f"`{c.text(node.base)}` has {_count(len(extents), 'axis', 'axes')}, and "
+            f"{_count(len(node.items), 'subscript is', 'subscripts are')} given",
             node.span,
             help=f"`{c.text(node.base)}[{', '.join(colons)}]`" if len(node.items) < len(extents) else None,
         )

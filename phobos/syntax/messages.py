@@ -303,14 +303,25 @@ class Explanation:
                 start -= 1
             last = self.tokens[start - 2]
             message = f"expected `{closing}`, found a new statement on line {self._line(token)}"
-            return self._past(last, "PH0111", message, f"add the missing `{closing}`", notes)
+            help = self._swallowed(closing) or f"add the missing `{closing}`"
+            return self._past(last, "PH0111", message, help, notes)
         if token.kind in _OPENING and token.kind != closing and closing in self.kinds and not self.starts_line:
             message = f"expected `{closing}`, found `{token.kind}`"
             return self._here("PH0111", message, f"close the `{self.opener.kind}` first", notes)
         stops = self.starts_line or token.kind in ("{", "}", ";", END) or token.kind in KEYWORDS - {"true", "false"}
         if stops and closing in self.kinds:
             message = f"expected `{closing}`, found {self._found()}"
-            return self._after("PH0111", message, f"add the missing `{closing}`", notes)
+            return self._after("PH0111", message, self._swallowed(closing) or f"add the missing `{closing}`", notes)
+        return None
+
+    def _swallowed(self, closing: str) -> str | None:
+        """The fix where a comment holds the bracket that is missing before it, as in `X[N // 2]`."""
+        if self.before is None:
+            return None
+        line, column = self.driver.positions.line_column(self.before.end)
+        rest = self.driver.positions.source.line(line)[column - 1 :].lstrip()
+        if rest.startswith("//") and closing in rest:
+            return "`//` starts a comment; integers are divided by `/`"
         return None
 
     def _comparison(self) -> Diagnostic | None:

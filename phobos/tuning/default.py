@@ -40,14 +40,15 @@ def choose(
             fixed[name] = dims[name]
     best: tuple[tuple[bool, float], dict[str, object], Estimate] | None = None
     reasons: list[str] = []
-    count = 0
-    first_error: CompileError | None = None
+    count = rejected = 0
+    errors: dict[tuple[str, ...], CompileError] = {}  # by what they say
     for config in _candidates(signature, fixed):
         count += 1
         try:
             kernel = check_kernel(module, signature.name, config, dtypes, dict(consts or {}))  # type: ignore[arg-type]
         except CompileError as error:
-            first_error = first_error or error
+            rejected += 1
+            errors.setdefault(tuple(str(d) for d in error.diagnostics), error)
             reasons.append(f"{_text(config)}: {error.diagnostics[0].message}")
             continue
         found = estimate(kernel, target, dims)
@@ -58,8 +59,8 @@ def choose(
         if best is None or rank < best[0]:
             best = (rank, config, found)
     if best is None:
-        if first_error is not None and len(reasons) == count and not fixed:
-            raise first_error
+        if rejected == count and (len(errors) == 1 or not fixed):
+            raise next(iter(errors.values()))  # the configuration has no part in it
         raise CompileError(
             Diagnostic(
                 code="PH0540",
@@ -69,8 +70,9 @@ def choose(
             )
         )
     _, config, e = best
+    blocks, waves = "block" if e.blocks == 1 else "blocks", "wave" if e.waves == 1 else "waves"
     reason = (
-        f"cost model, best of {count}: {e.blocks} blocks in {e.waves} wave{'s' if e.waves != 1 else ''} of "
+        f"cost model, best of {count}: {e.blocks} {blocks} in {e.waves} {waves} of "
         f"{e.blocks_per_sm} an SM, about {e.registers} registers, {e.shared_bytes} bytes of operands in shared memory"
     )
     return config, reason

@@ -18,9 +18,6 @@ from typing import Any
 import numpy as np
 from codegen.differential import Variant, random_array
 
-from phobos.reference.numerics import storage_dtype
-from phobos.ir.types import DType
-
 # Bits of the significand, and (bound, fraction bits) of what variables hold.
 DIGITS = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8, "f8e4m3": 4, "f8e5m2": 3}
 HELD = {"f64": (3, 2), "f32": (3, 2), "f16": (3, 2), "bf16": (3, 2), "f8e4m3": (3, 0), "f8e5m2": (2, 0)}
@@ -68,8 +65,8 @@ def literal(r: random.Random, dtype: str) -> str:
 
 
 class Generator:
-    def __init__(self, seed: int):
-        self.seed = seed
+    def __init__(self, seed: int, profile: str = "mixed"):
+        self.seed, self.profile = seed, profile
         self.r = random.Random(seed)
         self.lines: list[str] = []
         self.depth = 0
@@ -93,6 +90,11 @@ class Generator:
         if self.r.random() < 0.4:
             self.shapes += [(p, d, c), (p, d, c), (p, 1, c), (p, d, 1), (1, d, c), (p, c, d)]
         self.dtypes = [self.r.choice(FLOATS), "f32", self.r.choice(INTEGERS), "i32"]
+        if profile == "memory":
+            # Small tiles, two tensors that may be one memory, elementwise work only: nothing hides a missing barrier.
+            self.dtypes = ["f32", "i32"]
+            self.shapes = [(8,), (4, 8), (4, 8), (8, 4), (4, 1), (1, 8), (16,), (2, 4, 8)]
+            self.planes = (self.r.choice([12, 16]), self.r.choice([16, 20]))
         self.effects: list[Callable[[], None]] = []
 
     # --- text --------------------------------------------------------------------------------
@@ -155,6 +157,10 @@ class Generator:
     def scalar_position(self) -> str:
         base = self.r.choice(self.indexes)
         shift = self.r.choice(["", "", " + 1", " - 2", " + 3", " * 2"])
+        if self.profile == "memory":
+            shift = self.r.choice(["", " * 2", " * 4", " * 4", " * 8", " * 8 + 4"])
+            if self.r.random() < 0.3:
+                shift += f" {self.r.choice('+-')} {self.r.choice(self.indexes)} * {self.r.choice([1, 4, 8])}"
         return base + shift
 
     def expr(self, dtype: str, shape: tuple[int, ...], depth: int = 2) -> Val:
@@ -166,7 +172,11 @@ class Generator:
                 return r.choice(known)
             return self.leaf(dtype, shape)
         makers = [self.elementwise] * 5 + [self.convert, self.leaf]
-        if shape:
+        if self.profile == "memory":
+            makers = [self.elementwise] * 3 + [self.leaf] * 5
+            if len(shape) == 2 and r.random() < 0.06:
+                makers = [self.movement, self.reduction if 1 in shape else self.movement]
+        elif shape:
             makers += [self.movement] * 3 + [self.reduction] * (2 if 1 in shape else 0)
             if len(shape) == 2 and dtype in ACCUMULATOR.values() and shape[0] * shape[1] <= 1024:
                 makers += [self.product]
@@ -309,7 +319,7 @@ class Generator:
         """A slice of an input or of the scratch tensor that the kernel also writes."""
         r = self.r
         mag, frac = HELD.get(dtype, (31, 0))
-        if tensor is None and r.random() < 0.3 and len(shape) <= 2:
+        if tensor is None and r.random() < (0.7 if self.profile == "memory" else 0.3) and len(shape) <= 2:
             tensor = self.scratch(dtype)
         name = tensor or self.input(dtype, len(shape))
         if tensor is None and len(shape) > 1 and r.random() < 0.15:
@@ -317,7 +327,7 @@ class Generator:
             items = [idx.text, *(f"{self.scalar_position()} :+ {n}" for n in shape[1:])]
         else:
             items = [f"{self.scalar_position()} :+ {n}" for n in shape]
-        lead = ["pid"] if name.startswith("S") else []
+        lead = ["pid"] if name[0] in "ST" else []
         if lead and len(shape) == 1:
             items = [self.scalar_position(), *items]
         fill = ""
@@ -460,6 +470,8 @@ class Generator:
 
     def scratch(self, dtype: str) -> str:
         """Read and written, one plane for each block."""
+        if self.profile == "memory":
+            return self.tensor(self.r.choice("ST") + dtype, dtype, (self.grid, *self.planes))
         a, b = self.r.choice(self.extents), self.r.choice(self.extents)
         return self.tensor(f"S{dtype}", dtype, (self.grid, a, b))
 
@@ -573,6 +585,8 @@ class Generator:
     def statement(self) -> None:
         kind = self.r.random()
         nested = self.depth < 2
+        if self.profile == "memory" and (not nested or self.r.random() < 0.6):
+            return self.store() if self.r.random() < 0.8 else self.moving_index()
         if nested and kind < 0.14:
             self.loop()
         elif nested and kind < 0.19:
@@ -592,8 +606,26 @@ class Generator:
         else:
             self.assign()
 
+    def moving_index(self) -> None:
+        """An index that changes from iteration to iteration without being a loop's own."""
+        r = self.r
+        held = [n for n in self.indexes if n.startswith("at")]
+        if held and self.depth and r.random() < 0.7:
+            self.emit(f"{r.choice(held)} {r.choice(['+=', '-='])} {r.choice([1, 4, 8])}")
+        elif not self.depth:
+            self.count += 1
+            self.emit(f"var at{self.count}: i32 = {r.choice([0, 4, 16])}")
+            self.indexes.append(f"at{self.count}")
+        else:
+            self.count += 1
+            name = self.scratch("i32")
+            self.emit(f"let j{self.count} = {name}[pid, {self.scalar_position()}, {self.scalar_position()}] % 8")
+            self.emit(f"{name}[pid, 0, j{self.count}] = j{self.count} + 1")
+
     def outputs(self) -> None:
         r = self.r
+        if self.profile == "memory":
+            return
         for number, v in enumerate([*self.variables[0], *self.scopes[0][-3:]]):
             rank = len(v.shape)
             name = self.tensor(f"O{number}", v.dtype, (self.grid, *v.shape) if rank else (self.grid,), zero=True)
@@ -634,6 +666,9 @@ class Generator:
 
     def variant(self) -> Variant:
         r = self.r
+        overlap = tuple((f"S{d}", f"T{d}") for d in self.dtypes if {f"S{d}", f"T{d}"} <= set(self.tensors) and r.random() < 0.5)
+        if self.profile == "memory":
+            return Variant(threads=r.choice([64, 64, 96, 128]), sched=r.randrange(4), weak=r.random() < 0.2, overlap=overlap)
         forms = tuple((n, r.choice(["plain", "plain", "padded", "transposed", "inner", "shifted"])) for n in self.tensors if r.random() < 0.3)
         return Variant(
             threads=r.choice([None, None, 32, 64, 96, 128, 256]), sched=r.randrange(4), index_bits=r.choice([32, 32, 32, 64]),
@@ -641,9 +676,5 @@ class Generator:
         )  # fmt: skip
 
 
-def generate(seed: int) -> Case:
-    return Generator(seed).case()
-
-
-def zeros_like_storage(dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    return np.zeros(shape, storage_dtype(DType(dtype)))
+def generate(seed: int, profile: str = "mixed") -> Case:
+    return Generator(seed, profile).case()

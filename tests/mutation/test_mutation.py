@@ -28,7 +28,7 @@ class Entry:
     kernel: str
     config: dict[str, int]
     sizes: list[dict[str, int]]
-    consts: dict[str, bool] = field(default_factory=dict)
+    consts: dict[str, int] = field(default_factory=dict)  # bools too
     dtype: str = "f32"
     threads: int | None = None  # None: as many as the compiler chooses
 
@@ -50,6 +50,12 @@ def _trips(tile: int, most: int = 6, *, ragged: bool = True) -> tuple[int, ...]:
     buffers is filled and drained in all ways."""
     whole = range(most * tile, 0, -tile)
     return (*(n - tile + tile // 2 + 1 for n in whole if ragged), *whole)
+
+
+def _ring16(tile: int, most: int = 6) -> tuple[int, ...]:
+    """The same with extents that are all multiples of 16, for the variant with wide accesses."""
+    whole = range(most * tile, 0, -tile)
+    return (*(n - tile + 16 for n in whole), *whole)
 
 
 # Extents that end within a tile, and extents of whole tiles: a mask of one axis shows where the others are whole.
@@ -139,6 +145,60 @@ ENTRIES = [
     Entry("searchsorted", "searchsorted", {"BN": 64}, _sizes(L=33, N=100)),
     Entry("gemm_int8", "gemm_int8", {"BM": 16, "BN": 32, "BK": 16}, _sizes(M=(21, 32), N=(45, 64), K=_trips(16))),
     Entry("quantize_rows", "quantize_rows", {"BR": 4, "BN": 64}, _sizes(M=(6, 8), N=(210, 192))),
+    # Products by tensor cores, their operands through rings where the rows are wide enough for asynchronous copies.
+    Entry(
+        "gemm_fp16",
+        "gemm_fp16",
+        {"BM": 32, "BN": 64, "BK": 16},
+        _sizes(M=(37, 64), N=(50, 64), K=_trips(16)),
+        dtype="f16",
+    ),
+    Entry(
+        "gemm_bf16",
+        "gemm_bf16",
+        {"BM": 64, "BN": 32, "BK": 32},
+        _sizes(M=(48, 64), N=(80, 96), K=_ring16(32)),
+        dtype="bf16",
+    ),
+    Entry(
+        "gemm_fp16tc_fp32acc",
+        "gemm_fp16tc_fp32acc",
+        {"BM": 32, "BN": 32, "BK": 16},
+        _sizes(M=(37, 32), N=(41, 64), K=_trips(16)),
+    ),
+    Entry(
+        "flash_attention_fp16",
+        "flash_attention_fp16",
+        {"D": 64, "BR": 16, "BC": 32},
+        _sizes(Nq=(21, 32), Nk=_trips(32), D=64),
+        dtype="f16",
+    ),
+    Entry(
+        "attention",
+        "attention",
+        {"D": 48, "BR": 32, "BC": 16},
+        _sizes(B=1, H=3, HK=2, M=(45, 64), N=_trips(16), D=48),
+        consts={"causal": True},
+        dtype="f16",
+    ),
+    Entry(
+        "attention",
+        "attention",
+        {"D": 64, "BR": 64, "BC": 32},
+        _sizes(B=1, H=3, HK=2, M=(45, 64), N=(*_trips(32), 0), D=64),
+        consts={"causal": False},
+        dtype="bf16",
+    ),
+    Entry(
+        "windowed_attention",
+        "windowed_attention",
+        {"D": 32, "BR": 32, "BC": 16},
+        _sizes(H=1, M=(45, 64), N=_trips(16), D=32),
+        consts={"window": 24},
+        dtype="f16",
+    ),
+    Entry("kda_fp32", "kda", {"D": 32, "C": 16}, _sizes(N=_trips(16), D=32)),
+    Entry("kda_fp32", "kda", {"D": 16, "C": 32}, _sizes(N=_trips(32), D=16), threads=128),
 ]
 
 

@@ -114,7 +114,7 @@ def test_no_library(no_driver: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for _ in range(2):
         with pytest.raises(LaunchError) as info:
             module.get_driver()
-        assert code_of(info) == "PH0920" and "backend='reference'" in str(info.value)
+        assert code_of(info) == "PH0920" and "backend 'reference'" in str(info.value)
     assert len(calls) == 1  # looked for once
 
 

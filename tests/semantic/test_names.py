@@ -56,6 +56,34 @@ def test_nearest_name_is_suggested() -> None:
     assert found.help == "did you mean `f32`?"
 
 
+# Habits of other languages: what is written, and a part of the help.
+HABITS = [
+    ("let x = True\nB[0] = a", "write `true`"),
+    ("let i = threadIdx.x\nB[0] = a", "never speaks of threads"),
+    ("let i = blockIdx.x\nB[0] = a", "write `ctx.block.x`"),
+    ("let i = gridDim.y\nB[0] = a", "write `ctx.grid.x`"),
+    ("let n = A.shape\nB[0] = a", "its name in the type"),
+    ("let x = P[:, :].T\nB[0] = a", "write `transpose(x)`"),
+    ("__syncthreads()\nB[0] = a", "the compiler places the barriers"),
+    ("let i = arange(0, 128)\nB[0] = a", "`iota(axis)`"),
+    ("B[0] = fmaxf(a, 0.0)", "write `tmax(x, y)`"),
+    ("B[0 :+ 8] = softmax(B[0 :+ 8])", "exp(x - rowmax(x))"),
+    ("total = a\nB[0] = a", "declare it: `let total = ...`, or `var total = ...`"),
+    ("B[0 :+ BN] = 0.0", "`@autotune(BN in [16, 64])` or `const BN = 64`"),
+]
+
+
+@pytest.mark.parametrize(("body", "help"), HABITS)
+def test_habits_of_other_languages_are_known(body: str, help: str) -> None:
+    (found,) = failures(wrap(body))
+    assert found.code in ("PH0201", "PH0203") and help in (found.help or "")
+
+
+def test_a_habit_is_a_name_like_any_other() -> None:
+    ir("let tl = a\nvar math = tl\nmath += 1.0\nB[0] = math")
+    check(wrap("B[0] = softmax(a)", before="fn softmax(x) { return x * 2.0 }"))
+
+
 HEADERS = [
     ("kernel k(X: tensor<f32>[N], §X: tensor<f32>[N]) {\n}", "PH0202"),
     ("kernel k(§config: tensor<f32>[N]) {\n}", "PH0206"),

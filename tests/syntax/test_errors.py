@@ -135,6 +135,19 @@ BODY = [
     ("x %= 3", [("PH0127", 2, 4, "found `=`", "x = x % e")]),
     ("let y := 3", [("PH0127", 2, 8, "found `=`", "let x = e")]),
     ("/* hi */", [("PH0127", 2, 1, "found `/`", "a comment starts with `//`")]),
+    ("x = y.to(f16)", [("PH0127", 2, 9, "found `(`", "f16(x)")]),
+    ("x = tl.load(p)", [("PH0127", 2, 12, "found `(`", "X[i :+ n]")]),
+    ("x = tl.program_id(0)", [("PH0127", 2, 18, "found `(`", "ctx.block.x")]),
+    ("for i in 0 to 5 {\n}", [("PH0110", 2, 10, "expected `range(...)`", None)]),
+    ("x = (f16) y", [("PH0128", 2, 11, "found the name `y`", "a conversion is `f16(x)`")]),
+    ("x = a if b else c", [("PH0128", 2, 7, "found the keyword `if`", "where(condition, a, b)")]),
+    ("x = tile<f32>[4]", [("PH0115", 2, 13, "`tile<...>` is a type", "zeros(f32, r, c)")]),
+    ("x = zeros([4])", [("PH0110", 2, 11, "found `[`", "there are no lists")]),
+    ("x = sum(y, axis=1)", [("PH0116", 2, 16, "`=` in an expression", "`rowsum(x)`")]),
+    ("x = X[0:8:2]", [("PH0110", 2, 10, "expected `,` or `]`", "no step")]),
+    ("x = X[N // 2]\ny = 1", [("PH0111", 2, 8, "expected `]`", "`//` starts a comment")]),
+    ("__shared__ float s[4]", [("PH0127", 2, 1, "`__shared__`", "the compiler's choice")]),
+    ("for i in range(3):\nx = 1", [("PH0110", 2, 18, "expected `{` after `)`, found `:`", "`{ }`")]),
     ("x = +b", [("PH0127", 2, 5, "found `+`", "no unary `+`")]),
     ("x = a @ b", [("PH0127", 2, 7, "found `@`", "dot(a, b)")]),
     ("f(x)(y)", [("PH0127", 2, 5, "found `(`", "only a name can be called")]),
@@ -207,6 +220,20 @@ def test_file(text: str, wanted: list[tuple[str, int, int, str]]) -> None:
         assert message in diagnostic.message
 
 
+HEADS = [
+    ("kernel k(X: f32*) {\n}", 1, 16, "X: tensor<f32>[N]"),
+    ("kernel k(const c: bool = true) {\n}", 1, 24, "no default values"),
+    ("@autotune(A in 4)\n" + KERNEL, 1, 16, "a search space is"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "column", "help"), HEADS)
+def test_fixes_of_headers(text: str, line: int, column: int, help: str) -> None:
+    (error,) = errors(text)
+    assert error.span is not None and (error.span.line, error.span.column) == (line, column)
+    assert error.help is not None and help in error.help and error.notes == ()
+
+
 def test_carets_and_notes() -> None:
     (error,) = errors(in_body("  x = f(a + b\n  let y = 1"))
     assert error.notes == ("the `(` at line 2, column 8 is never closed",)
@@ -246,6 +273,8 @@ def test_missing_braces() -> None:
     """A forgotten `{` costs one error, and a forgotten `}` names the block that the indentation gives away."""
     assert places(in_body("if a\n  x = 1\n} else {\n  y = 2\n}\nz = 1 1")) == [("PH0110", 2, 5), ("PH0128", 7, 7)]
     assert places("kernel k()\n  x = 1\n}\n") == [("PH0110", 1, 11)]
+    # Where both braces of a block are missing, that is one mistake.
+    assert places("kernel k() {\n  if (a)\n    x = 1\n}\n") == [("PH0110", 2, 9)]
     (error,) = errors("kernel k() {\n  for i in range(3) {\n    if a {\n      x = 1\n  }\n}\n")
     assert error.code == "PH0111" and error.notes == (
         "by its indentation, the `{` at line 3, column 10 is the one without a `}`",

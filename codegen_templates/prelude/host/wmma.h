@@ -22,8 +22,10 @@ template<class T, class P> PH_I void ph_wmma_aligned(P p, int ld, int line) {
     ph_rt_fault("misaligned", "a wmma tile starts on 32 bytes, and its rows are whole 16 bytes apart", line);
 }
 #define PH_WMMA_LOAD(operand, COL, kind, log_columns) \
-  template<class T, class P> PH_I void ph_wmma_load_##operand(ph_wmma_##operand<T, COL>& f, P p, int ld, PH_LN) { \
+  template<int OFFSET = 0, class T, class P> \
+  PH_I void ph_wmma_load_##operand(ph_wmma_##operand<T, COL>& f, P start, int ld, PH_LN) { \
     typedef ph_wmma_kind<T> K; \
+    const P p = start + OFFSET; \
     ph_wmma_aligned<T>(p, ld, line); \
     for (int e = 0; e < K::registers; e++) { \
       const int q = ph_wmma_pos(kind, ph_tid() & 31, e, K::registers); \

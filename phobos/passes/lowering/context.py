@@ -12,7 +12,7 @@ from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision, Specialization
 from phobos.ir.c_names import c_identifier
 from phobos.ir.scheduled import DeclareFragment, SetScalar, Stmt
-from phobos.ir.storage import Buffer, Expr, Fragment, Literal, ScalarRef, ScalarVar
+from phobos.ir.storage import Buffer, Expr, Fragment, Literal, Opaque, ScalarRef, ScalarVar
 from phobos.ir.tile import Block, Dot, KernelIR, Value
 from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout
@@ -58,6 +58,8 @@ class Lowering:
         self.out: list[Stmt] = []
         self.scopes: list[Scope] = []
         self.fragments: dict[Value, Fragment] = {}
+        self.opaques: dict[Value, Opaque] = {}  # tiles that are in opaque accumulators, and nowhere else
+        self.sums: set[Value] = set()  # values that loops with opaque accumulators go through
         self.scalars: dict[Value, Expr] = {}
         self.operands: dict[tuple[Value, Place], Buffer] = {}
         self.decisions: list[Decision] = []

@@ -6,15 +6,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from phobos.ir.scheduled import BreakStmt, ContinueStmt, ForStmt, IfStmt, Map, ReturnStmt, SetScalar, Stmt, WhileStmt
-from phobos.ir.storage import Expr, Fragment, FragmentRef, Literal, ScalarRef, ScalarVar, expr_walk
+from phobos.ir.storage import Expr, Fragment, FragmentRef, Literal, Opaque, ScalarRef, ScalarVar, expr_walk
 from phobos.ir.tile import Block, Break, Continue, For, If, Op, Return, Value, While, Yield
 from phobos.ir.types import DType
 from phobos.ir.walk import walk
+from phobos.passes.lowering import opaque
 from phobos.passes.lowering.context import Lowering
-from phobos.passes.lowering.elementwise import publish_operands, tile_expr
+from phobos.passes.lowering.elementwise import convert, publish_operands, tile_expr
 from phobos.source import Span
 
-Place = Fragment | ScalarVar
+Place = Fragment | ScalarVar | Opaque
 LowerBlock = Callable[[Lowering, Block], None]
 
 
@@ -43,7 +44,10 @@ def _place_inits(ctx: Lowering, op: For | While, params: tuple[Value, ...]) -> t
     inside = _read_inside(ctx, op)
     taken: set[Fragment] = set()
     places: list[Place] = []
-    for param, init in zip(params, op.inits):
+    for number, (param, init) in enumerate(zip(params, op.inits)):
+        if isinstance(op, For) and param.is_tile and (sums := opaque.carried(ctx, op, number)) is not None:
+            places.append(_start_opaque(ctx, sums, param, init, op.span))
+            continue
         if not param.is_tile:
             var = ScalarVar(ctx.name(param.name), param.dtype)
             ctx.emit(SetScalar(span=op.span, target=var, value=ctx.scalar(init), constant=False))
@@ -68,10 +72,25 @@ def _place_inits(ctx: Lowering, op: For | While, params: tuple[Value, ...]) -> t
     return tuple(places)
 
 
+def _start_opaque(ctx: Lowering, sums: opaque.Carried, param: Value, init: Value, span: Span) -> Opaque:
+    source: Fragment | None = None
+    layout = sums.plan.c_layout
+    if init not in ctx.opaques and opaque.filled_with(ctx, init) is None:
+        value = tile_expr(ctx, init, layout, span)
+        if isinstance(value, FragmentRef) and value.fragment.layout == layout:
+            source = value.fragment
+        else:
+            source = ctx.new_fragment(init.name, init.dtype, layout)
+            ctx.emit(Map(span=span, target=source, value=value))
+    return opaque.start(ctx, sums, param, init, source, span)
+
+
 def _bind(ctx: Lowering, values: tuple[Value, ...], places: tuple[Place, ...]) -> None:
     for v, place in zip(values, places):
         if isinstance(place, Fragment):
             ctx.bind(v, place)
+        elif isinstance(place, Opaque):
+            ctx.opaques[v] = place
         else:
             ctx.scalars[v] = ScalarRef(v.dtype, place.name)
 
@@ -80,6 +99,9 @@ def assign(ctx: Lowering, places: tuple[Place, ...], values: tuple[Value, ...], 
     """places = values, all at once: an assignment waits for those that still read its target."""
     pending: list[tuple[Place, Expr]] = []
     for place, v in zip(places, values):
+        if isinstance(place, Opaque):
+            assert ctx.opaques[v] is place
+            continue
         value = tile_expr(ctx, v, place.layout, span) if isinstance(place, Fragment) else ctx.scalar(v)
         if isinstance(value, FragmentRef) and value.fragment is place:
             continue
@@ -94,6 +116,7 @@ def assign(ctx: Lowering, places: tuple[Place, ...], values: tuple[Value, ...], 
                 break
         else:  # a cycle, as in swapping two variables: one value waits in a temporary
             place, value = pending[0]
+            assert not isinstance(place, Opaque)
             if isinstance(place, Fragment):
                 temporary = ctx.new_fragment(f"{place.name}_old", place.dtype, place.layout)
                 ctx.emit(Map(span=span, target=temporary, value=value))
@@ -114,6 +137,7 @@ def _reads(value: Expr, place: Place) -> bool:
 
 
 def _set(ctx: Lowering, place: Place, value: Expr, span: Span) -> None:
+    assert not isinstance(place, Opaque)
     if isinstance(place, Fragment):
         ctx.emit(Map(span=span, target=place, value=value, declare=False))
     else:
@@ -150,8 +174,18 @@ def for_op(ctx: Lowering, op: For, lower: LowerBlock, loops: list[Loop]) -> None
             down=None if step is None else step < 0, body=body, unroll=op.unroll,
         )  # fmt: skip
     )
-    _bind(ctx, op.results, places)
+    _bind(ctx, op.results, tuple(_end(ctx, op, v, place) for v, place in zip(op.results, places)))
     _publish(ctx, op.results, op.span)
+
+
+def _end(ctx: Lowering, op: For, result: Value, place: Place) -> Place:
+    """Where a result of the loop is from now on: opaque accumulators are delivered unless they are added to further."""
+    if not isinstance(place, Opaque) or opaque.stays(ctx, op, result, place):
+        return place
+    fragment = ctx.new_fragment(result.name, result.dtype, place.plan.c_layout)
+    opaque.deliver(ctx, place, fragment, op.span, add=False, reason="elements are read after the loop")
+    layout = ctx.layout(result)
+    return fragment if fragment.layout == layout else convert(ctx, fragment, layout, result.name, op.span)
 
 
 def while_op(ctx: Lowering, op: While, lower: LowerBlock, loops: list[Loop]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from phobos.contraction.interface import OpaquePlan
 from phobos.ir.abi import Decision
 from phobos.ir.scheduled import Contract, Map, MoveRegisters, ReadShared, WriteShared
 from phobos.ir.storage import (
@@ -15,6 +16,7 @@ from phobos.ir.storage import (
     Fragment,
     FragmentRef,
     Literal,
+    Opaque,
     Position,
     Special,
 )
@@ -22,6 +24,7 @@ from phobos.ir.tile import Broadcast, Cast, Compute, Constant, Dot, GridSize, Io
 from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout
 from phobos.layout.shared import SharedLayout
+from phobos.passes.lowering import opaque
 from phobos.passes.lowering.context import Lowering, Place, integer, operand_places
 from phobos.source import Span
 
@@ -229,6 +232,10 @@ def dot_op(ctx: Lowering, op: Dot) -> None:
         return
     plan = ctx.plans[op]
     target = ctx.new_fragment(op.result.name, op.result.dtype, plan.c_layout)
+    if isinstance(plan, OpaquePlan):
+        _contract_opaque(ctx, op, plan, target, add=False)
+        ctx.bind(op.result, target)
+        return
     zero: Expr = Literal(op.result.dtype, 0.0 if op.result.dtype.is_float else 0)
     ctx.emit(Map(span=op.span, target=target, value=zero))
     _contract(ctx, op, target)
@@ -242,6 +249,10 @@ def accumulate(ctx: Lowering, op: Compute) -> None:
     dot = ctx.placement.defs[product]
     assert isinstance(dot, Dot)
     plan = ctx.plans[dot]
+    if other in ctx.opaques:
+        _contract(ctx, dot, ctx.opaques[other])
+        ctx.opaques[op.result] = ctx.opaques[other]
+        return
     value = tile_expr(ctx, other, plan.c_layout, op.span)
     target: Fragment | None = None
     multiplied = {x for operand in (dot.a, dot.b) for x in leaves(ctx, operand)}  # may be read after `value` is set
@@ -257,14 +268,25 @@ def accumulate(ctx: Lowering, op: Compute) -> None:
     if target is None:
         target = ctx.new_fragment(op.result.name, product.dtype, plan.c_layout)
         ctx.emit(Map(span=op.span, target=target, value=value))
-    _contract(ctx, dot, target)
+    if isinstance(plan, OpaquePlan):
+        _contract_opaque(ctx, dot, plan, target, add=True)
+    else:
+        _contract(ctx, dot, target)
     layout = ctx.layout(op.result)
     if layout != plan.c_layout:
         target = convert(ctx, target, layout, op.result.name, op.span)
     ctx.bind(op.result, target)
 
 
-def _contract(ctx: Lowering, op: Dot, target: Fragment) -> None:
+def _contract_opaque(ctx: Lowering, op: Dot, plan: OpaquePlan, target: Fragment, *, add: bool) -> None:
+    """target = a @ b or target += a @ b by way of opaque accumulators."""
+    place = opaque.fresh(ctx, op.result.name, plan, op.span)
+    _contract(ctx, op, place)
+    reason = "elements of its sum are read in each iteration" if add else "elements of the product are read"
+    opaque.deliver(ctx, place, target, op.span, add=add, reason=reason)
+
+
+def _contract(ctx: Lowering, op: Dot, target: Fragment | Opaque) -> None:
     plan = ctx.plans[op]
     a: Buffer | Fragment
     if ctx.stays_in_registers(op, op.a) and ctx.fragments[op.a].layout == plan.a_fragment:

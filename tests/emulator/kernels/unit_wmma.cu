@@ -7,8 +7,8 @@ PH_DEVICE void product(ph_shared<T> sA, ph_shared<T> sB, ph_shared<float> sC, ph
   ph_wmma_b<T, CB> b;
   ph_wmma_c c, zero;
   ph_wmma_fill(zero, 0.f);
-  ph_wmma_load_a(a, sA + (CA ? 256 : 0), 16);
-  ph_wmma_load_b(b, sB + (CB ? 256 : 0), 16);
+  ph_wmma_load_a<CA ? 256 : 0>(a, sA, 16);
+  ph_wmma_load_b<CB ? 256 : 0>(b, sB, 16);
   ph_wmma_load_c(c, sC, 16);
   ph_wmma_mma(c, a, b);
   ph_syncwarp();
@@ -52,7 +52,7 @@ PH_DEVICE void product_tf32(ph_shared<float> sA, ph_shared<float> sB, ph_shared<
   ph_wmma_b<float, CB> b;
   ph_wmma_c_tf32 c, zero;
   ph_wmma_fill(zero, 0.f);
-  ph_wmma_load_a(a, sA + (CA ? 128 : 0), CA ? 16 : 8);
+  ph_wmma_load_a<CA ? 128 : 0>(a, sA, CA ? 16 : 8);
   ph_wmma_load_b(b, sB + (CB ? 128 : 0), CB ? 8 : 16);
   ph_wmma_load_c(c, sC, 16);
   ph_wmma_mma(c, a, b);
