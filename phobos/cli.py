@@ -256,7 +256,10 @@ def compile_command(
     debug: bool,
     as_json: bool,
 ) -> None:
-    """Compile FILE ("-": standard input) and print what was decided. Needs no GPU. --dim only guides the choice."""
+    """Compile FILE ("-": standard input) and print what was decided. Needs no GPU.
+
+    --dim only guides the choice of a configuration, where extents that are left out count as 4096.
+    """
     from phobos.commands import compile as command
 
     emit = emit or command.emit_for_suffix(output)
@@ -326,7 +329,13 @@ def check_command(
 @_dim
 @_set
 @_dtype
-@click.option("--scalar", "scalars", type=Assignments(), multiple=True, help="A scalar argument: --scalar scale=0.125.")
+@click.option(
+    "--scalar",
+    "scalars",
+    type=Assignments(),
+    multiple=True,
+    help="A scalar argument: --scalar scale=0.125. Left out it is 0.5, an integer 1, a bool true.",
+)
 @_kernel
 @click.option("--backend", type=click.Choice(BACKENDS), default="auto", show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
@@ -344,7 +353,11 @@ def run_command(
     compare: bool,
     as_json: bool,
 ) -> None:
-    """Run FILE once on random inputs and compare what it wrote with the float64 reference."""
+    """Run FILE once on random inputs and compare what it wrote with the float64 reference.
+
+    Every dim needs its extent. A dtype name that --dtype does not bind is f32. A vector of integers holds distinct
+    positions, other integers are small.
+    """
     from phobos.commands import run as command
 
     result = command.run(

@@ -78,7 +78,7 @@ class RunResult:
             ("configuration", (config or "nothing to choose") + (f" ({self.reason})" if self.reason else "")),
         ]
         rows += list(self.tensors.items())
-        rows += [(n, f"{v}" + (" (default)" if n in self.defaulted else "")) for n, v in self.scalars.items()]
+        rows += [(n, f"{v}" + (" (not given)" if n in self.defaulted else "")) for n, v in self.scalars.items()]
         width = max(len(n) for n, _ in rows)
         out = [f"{n:{width}}  {t}" for n, t in rows]
         out.append(f"ran in {self.seconds:.2f} s, compilation included")

@@ -36,6 +36,11 @@ class FmaPlan(ContractionPlan):
     kv: int
     nv: int
 
+    @property
+    def operand_registers(self) -> int:
+        words = max(1, self.query.operand.bytes // 4)
+        return (self.tm + self.tn) * self.kv * words
+
     def emit(
         self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False, a_name: str | None = None
     ) -> None:  # fmt: skip

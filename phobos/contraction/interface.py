@@ -71,6 +71,11 @@ class ContractionPlan:
         raise NotImplementedError
 
     @property
+    def operand_registers(self) -> int:
+        """32-bit registers of a thread for operands while it multiplies (for estimates)."""
+        return 24
+
+    @property
     def a_registers(self) -> int:
         """32-bit registers of a thread for the whole left operand; 0 if the room cannot keep it there."""
         return 0

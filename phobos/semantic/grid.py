@@ -133,8 +133,8 @@ def _axis(c: Context, kernel: ast.Kernel, pid: Value, letter: str) -> DimExpr | 
             f"no slice starts at `ctx.block.{letter} * L` with length L, nor is any position `ctx.block.{letter}`",
         )
         help = (
-            f"slice by `[ctx.block.{letter} * L :+ L]`, or state it: `@grid(...)` before the kernel, with the number of "
-            f"blocks along {letter}"
+            f"slice by `[ctx.block.{letter} * L :+ L]`, or state it: `@grid(...)` before the kernel, with the number "
+            f"of blocks along {letter}"
         )
     else:
         notes = tuple(f"line {use.span.line} gives {text}" for text, (_, use) in candidates.items())

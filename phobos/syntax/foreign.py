@@ -11,9 +11,7 @@ BLOCK = "a block stands in `{ }`"
 SELECT = "there is no conditional expression; write `where(condition, a, b)`"
 CONVERT = "a conversion is `f16(x)`"
 SHARED = "where a tile lives is the compiler's choice; declare `var s: tile<f32>[r, c] = 0.0`"
-NEW_TILE = (
-    "a new tile is `zeros(f32, r, c)` or `full(f32, r, c, value)`; a variable is `var x: tile<f32>[r, c] = 0.0`"
-)
+NEW_TILE = "a new tile is `zeros(f32, r, c)` or `full(f32, r, c, value)`; a variable is `var x: tile<f32>[r, c] = 0.0`"
 
 WORDS = {
     "and": "write `&&`", "or": "write `||`", "not": "write `!`",

@@ -413,6 +413,10 @@ class Explanation:
         """Operators that this language does not have."""
         token, previous = self.token, self.previous
         help = None
+        of_type = self.level == "item" and "," in self.kinds and "||" not in self.kinds
+        if token.kind == "*" and previous is not None and of_type:
+            help = f"an array is a tensor with a shape, as in `X: tensor<{previous.text}>[N]`"
+            return self._here("PH0110", f"{self._wanted()}, found `*`", help)
         if previous is not None and previous.end == token.start:
             help = foreign.PAIRS.get((previous.kind, token.kind))
         if help is None and self.next.start == token.end:
@@ -441,10 +445,6 @@ class Explanation:
         if token.kind == "<" and self.kinds == {"("} and self.first.kind == "fn":
             help = "a function has no dtype parameters: leave out a parameter's type and it is generic"
             return self._here("PH0110", f"{self._wanted()}, found `<`", help)
-        if token.kind == "*" and previous is not None and previous.kind == "NAME" and self.level == "item":
-            help = f"an array is a tensor with a shape, as in `X: tensor<{previous.text}>[N]`"
-            if "=" not in self.kinds and "," in self.kinds:
-                return self._here("PH0110", f"{self._wanted()}, found `*`", help)
         if previous is not None and previous.kind == ">" and self.kinds == {"["}:
             help = "a shape follows the element type, as in `tile<f32>[R, C]`"
             return self._after("PH0110", f"{self._wanted()}, found {self._found()}", help)

@@ -33,7 +33,7 @@ from phobos.ir.tile import (
     Value,
     While,
 )
-from phobos.ir.walk import kernel_ops
+from phobos.ir.walk import kernel_ops, walk
 from phobos.passes import assign_layouts, choose_contractions, choose_threads, hoist, placement, simplify
 from phobos.passes.facts import ScalarFacts
 from phobos.target import STATIC_SHARED_LIMIT, Target
@@ -42,12 +42,14 @@ _SMS = {"sm_75": 48, "sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90a": 132, "sm
 _BYTES_PER_CYCLE = 19.0  # of global memory, per SM: 4.3 TB/s over 132 SMs at 1.75 GHz
 _L2_BYTES_PER_CYCLE = 28.0  # of data that an earlier block already brought into the L2, per SM
 _LATENCY = 700.0  # cycles from a global load to data behind a barrier
+_PIPELINED = 250.0  # cycles of an iteration around its wait and barrier where loads are on their way long before
 _WARPS_TO_FILL = 4.0  # warps per SM that keep the issue slots busy, with register tiles as in FMA products
 _WARPS_TO_STREAM = 16.0  # warps per SM that keep the memory system busy
 _SLOTS = {"exp": 6, "exp2": 4, "log": 8, "div": 9, "sqrt": 8, "rsqrt": 4, "tanh": 16, "erf": 24, "gelu": 30, "pow": 30,
           "sin": 20, "cos": 20, "sigmoid": 16}  # fmt: skip
 _UNKNOWN_DIM = 4096
 _BASE_REGISTERS = 32
+_SAFE_REGISTERS = 232  # estimates above have spilled (FMA tiles of 8 x 16 a thread: estimated 256)
 
 
 @dataclass(frozen=True)
@@ -109,11 +111,12 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     first_touch = min(counter.bytes, _tensor_bytes(kernel, sizes) / blocks)
     memory = first_touch / _BYTES_PER_CYCLE * alternate / stream + (counter.bytes - first_touch) / _L2_BYTES_PER_CYCLE
     fill = min(1.0, resident * threads / 32 / _WARPS_TO_FILL)
-    alone = compute / min(1.0, threads / 32 / _WARPS_TO_FILL) + counter.trips * _LATENCY
+    alone = compute / min(1.0, threads / 32 / _WARPS_TO_FILL) + counter.latency
     per_wave = max(resident * max(compute / fill, memory), alone)
     cycles = per_wave * blocks / (sms * resident) if waves > 2 else per_wave * waves
-    if counter.live_registers() + _BASE_REGISTERS > 255:
-        cycles *= 1 + (counter.live_registers() + _BASE_REGISTERS - 255) / 64  # spills
+    over = counter.live_registers() + _BASE_REGISTERS - _SAFE_REGISTERS
+    if over > 0:
+        cycles *= 1 + over / 64  # spills
     return Estimate(cycles, threads, registers, shared, blocks, per_sm, waves, why_not)
 
 
@@ -135,14 +138,23 @@ class _Counter:
 
     def __init__(self, kernel: KernelIR, plans, place, layouts, dims: Mapping[str, int]):  # type: ignore[no-untyped-def]
         self.kernel, self.plans, self.place, self.layouts = kernel, plans, place, layouts
-        self.slots = self.bytes = self.trips = 0.0
+        self.slots = self.bytes = self.latency = 0.0
         self.known: dict[Value, float] = {d.value: float(dims.get(d.name, _UNKNOWN_DIM)) for d in kernel.dims}
         self.sizes = {d.name: dims.get(d.name, _UNKNOWN_DIM) for d in kernel.dims}
 
     def _registers(self, v: Value) -> int:
         """32-bit registers of a thread for the tile."""
-        words = max(1, v.dtype.bytes // 4) if v.dtype.bytes >= 4 else 1
-        return self.layouts[v].registers * words if v in self.layouts else 0
+        if v not in self.layouts:
+            return 0
+        elements = self.layouts[v].registers
+        return max(1, elements * v.dtype.bytes // 4)  # halves travel in pairs
+
+    def _ahead(self, load: Load) -> bool:
+        """Does the load go to shared memory as it is, so that a ring can be filled ahead of its loop?"""
+        if load.result not in self.place.staged or load.fill != 0:
+            return False
+        plans = [self.plans[op] for op in self.place.readers[load.result] if isinstance(op, Dot)]
+        return all(p.a_dtype is load.result.dtype and not p.rounding for p in plans)
 
     def block(self, block: Block, times: float) -> None:
         for op in block.ops:
@@ -156,8 +168,9 @@ class _Counter:
             # The index itself: the middle of its range stands for all of them.
             self.known[op.body.params[0]] = (lo + hi) / 2
             self.block(op.body, times * trips)
-            if any(isinstance(o, Load) for o in op.body.ops):
-                self.trips += times * trips
+            loads = [o for o in op.body.ops if isinstance(o, Load)]
+            if loads:
+                self.latency += times * trips * (_PIPELINED if all(map(self._ahead, loads)) else _LATENCY)
         elif isinstance(op, While):
             self.block(op.condition, times * 8)
             self.block(op.body, times * 8)
@@ -176,7 +189,7 @@ class _Counter:
             self.bytes += times * size
             self.slots += times * self._registers(op.result)
             if times == 1.0:
-                self.trips += 0.5
+                self.latency += 0.5 * _LATENCY
         elif isinstance(op, Store) and op.value.is_tile:
             self.bytes += times * op.value.type.size * op.value.dtype.bytes  # type: ignore[union-attr]
             self.slots += times * self._registers(op.value)
@@ -231,7 +244,18 @@ class _Counter:
             now = outside + sum(held.values())
             if isinstance(op, Dot):
                 plan = self.plans[op]
-                now += 24 + (plan.c_layout.registers if op.result in self.place.deferred else 0) // 4
+                now += plan.operand_registers
+            if isinstance(op, If):  # what a branch makes of a value that dies takes its registers
+                before = sum(n for v, n in held.items() if v not in op.results)
+                for inner in op.blocks():
+                    read = {v for o in walk(inner) for v in o.operands()}
+                    taken = sum(n for v, n in held.items() if v in read and last.get(v, -1) <= index)
+                    made = sum(self._registers(v) for v in op.results if v.is_tile)
+                    now = max(outside + sum(held.values()) - min(taken, made), now - min(taken, made))
+                    now = max(now, self._live(inner, outside + before) - min(taken, made))
+                peak = max(peak, now)
+                held = {v: n for v, n in held.items() if last.get(v, -1) > index}
+                continue
             for inner in op.blocks():
                 carried = sum(self._registers(p) for p in inner.params if p.is_tile)
                 dying = sum(n for v, n in held.items() if last.get(v, -1) <= index)

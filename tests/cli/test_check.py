@@ -32,6 +32,21 @@ def test_the_space_is_printed_expanded() -> None:
     assert lines[1:] == ["D in {64}", "BR in {4, 8, 16, 32, 64, 128}", "BC in {4, 8, 16, 32, 64, 128}"]
 
 
+def test_several_files(tmp_path: Path) -> None:
+    bad = tmp_path / "bad.ph"
+    bad.write_text(BAD)
+    files = [str(EXAMPLES / "saxpy_fp32.ph"), str(bad), str(tmp_path / "none.ph")]
+    result = CliRunner().invoke(cli, ["check", *files])
+    assert result.exit_code == 1
+    assert [line for line in result.stdout.splitlines() if line in files] == files
+    assert result.stderr.count("error[PH02") == 2 and result.stderr.count("error[PH1001]") == 1
+    found = json.loads(CliRunner().invoke(cli, ["check", "--json", *files]).stdout)
+    assert [f["file"] for f in found] == files
+    assert [len(f["diagnostics"]) for f in found] == [0, 2, 1]
+    assert [k["name"] for f in found for k in f["kernels"]] == ["saxpy", "k"]
+    assert CliRunner().invoke(cli, ["check"]).exit_code == 2
+
+
 def test_json_of_a_good_file() -> None:
     found = json.loads(check(EXAMPLES / "masked_attention_fp32.ph", "--json").stdout)
     assert set(found) == {"version", "diagnostics", "kernels"}

@@ -62,7 +62,7 @@ HABITS = [
     ("let i = threadIdx.x\nB[0] = a", "never speaks of threads"),
     ("let i = blockIdx.x\nB[0] = a", "write `ctx.block.x`"),
     ("let i = gridDim.y\nB[0] = a", "write `ctx.grid.x`"),
-    ("let n = A.shape\nB[0] = a", "its name in the type"),
+    ("let rows = A.shape\nB[0] = a", "its name in the type"),
     ("let x = P[:, :].T\nB[0] = a", "write `transpose(x)`"),
     ("__syncthreads()\nB[0] = a", "the compiler places the barriers"),
     ("let i = arange(0, 128)\nB[0] = a", "`iota(axis)`"),

@@ -86,11 +86,11 @@ LINT = [
     ("hidden var", "var x = a\nif a > 1.0 {\nvar §x = 2.0\nB[1] = x\n}\nB[0] = x", "PH0407"),
     ("siblings", "if a > 1.0 { let x = 1.0\nB[0] = x } else { let x = 2.0\nB[0] = x }", ""),
     ("unused index", "for i in range(4) { B[0] = a }", ""),
-    ("negative position", "B[0] = B[§-1]", "PH0408"),
+    ("negative position", "B[0] = a * B[§-1]", "PH0408"),
     ("negative position of a store", "B[§-2] = a", "PH0408"),
-    ("negative start", "B[0 :+ 12] = B[§-4 :]", "PH0408"),
-    ("a span that begins before the first", "B[0 :+ 4] = B[-1 :+ 4]", ""),
-    ("computed position", "B[0] = B[8 - 1]", ""),
+    ("negative start", "B[0 :+ 12] = a * B[§-4 :]", "PH0408"),
+    ("a span that begins before the first", "B[0 :+ 4] = a * B[-1 :+ 4]", ""),
+    ("computed position", "B[0] = a * B[8 - 1]", ""),
 ]
 
 
