@@ -1,6 +1,6 @@
 """What a benchmark is: a kernel of examples/, its cases, its arguments, an independent oracle, and its peers.
 
-A bench is one small file in `kbench/benches/` with one `Bench`. Oracles are written once for NumPy and torch: they get
+A bench is one small file in `kbench/benches/` with one `Bench`, or several of one name that differ in dtypes. Oracles are written once for NumPy and torch: they get
 the module as `xp` and float64 arrays, and use only what both spell alike (`xp.exp`, `xp.amax(x, axis=1,
 keepdims=True)`, `@`).
 """
@@ -25,7 +25,8 @@ DTYPE_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i32": 4, "i64": 8, "i8"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One problem size. `label` is the `case` of the results, such as `M4096 N4096 K4096 f32`."""
+    """One problem size. `label` is the `case` of the results, such as `M4096 N4096 K4096 f32`. `config` pins names of the
+    kernel's space and its `const` parameters."""
 
     label: str
     dims: Mapping[str, int]
@@ -85,7 +86,9 @@ class Bench:
     `host_cases` are small sizes for the reference and the emulator, that the pinned names allow. `unit` names the peak
     that a compute-bound bench is rated against (a key of `roofline.UNITS`); a memory-bound one is rated in bytes per
     second against the measured copy rate. `tolerance` is the largest relative L2 error by the kind of operand rounding
-    that the compiler chose ("ieee" where it has no contraction).
+    that the compiler chose ("ieee" where it has no contraction, or one of 16-bit operands). The first case is the one
+    that the table of all benches (results.csv) shows; `in_table` is False where another bench of this name and
+    precision is shown there.
     """
 
     name: str
@@ -105,6 +108,7 @@ class Bench:
     tolerance: Mapping[str, float]
     peers: tuple[Peer, ...] = ()
     dtypes: Mapping[str, str] = field(default_factory=dict)
+    in_table: bool = True
 
     def __post_init__(self) -> None:
         if self.bound not in (COMPUTE, MEMORY):

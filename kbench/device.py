@@ -16,6 +16,7 @@ from phobos.diagnostics import LaunchError
 from phobos.runtime.module import Driver, get_driver
 
 COPY_BYTES = 1 << 30
+BF16_NAN = 0x7FC0
 _NUMPY = {"f16": np.float16, "f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64, "i8": np.int8}
 
 
@@ -157,10 +158,11 @@ class TorchDevice:
 
 
 class DeviceArray:
-    """Row-major device memory of the driver, as CUDA array interface version 3."""
+    """Row-major device memory of the driver, as CUDA array interface version 3. `bf16`: its elements are the bits of
+    bfloat16, for which NumPy has no dtype."""
 
-    def __init__(self, driver: Driver, array: np.ndarray):
-        self._driver = driver
+    def __init__(self, driver: Driver, array: np.ndarray, bf16: bool = False):
+        self._driver, self.bf16 = driver, bf16
         self.shape, self.dtype, self.nbytes = array.shape, array.dtype, array.nbytes
         self.pointer = driver.allocate(array.nbytes)
         self.write(array)
@@ -202,18 +204,19 @@ class DriverDevice:
         self.info = device_info(driver, 0)
 
     def random(self, spec: Tensor, seed: int) -> DeviceArray:
-        return DeviceArray(self._driver, random_array(spec, seed))
+        return DeviceArray(self._driver, random_array(spec, seed), spec.dtype == "bf16")
 
     def clone(self, buffer: DeviceArray) -> DeviceArray:
-        return DeviceArray(self._driver, buffer.read())
+        return DeviceArray(self._driver, buffer.read(), buffer.bf16)
 
     def poison(self, buffer: DeviceArray) -> None:
         floating = buffer.dtype.kind == "f"
-        value = np.nan if floating else np.iinfo(buffer.dtype).min
+        value = BF16_NAN if buffer.bf16 else np.nan if floating else np.iinfo(buffer.dtype).min
         buffer.write(np.full(buffer.shape, value, buffer.dtype))
 
     def float64(self, buffer: DeviceArray) -> np.ndarray:
-        return buffer.read().astype(np.float64)
+        array = buffer.read()
+        return bf16_to_float64(array) if buffer.bf16 else array.astype(np.float64)
 
     def copy_call(self, bytes_moved: int) -> Call:
         size = max(4, bytes_moved // 2)
@@ -240,6 +243,11 @@ class DriverDevice:
 
     def capture(self, calls: Sequence[Call]) -> Call | None:
         return None
+
+
+def bf16_to_float64(bits: np.ndarray) -> np.ndarray:
+    """The values of bfloat16 numbers given by their bits in uint16."""
+    return (bits.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
 
 
 def random_array(spec: Tensor, seed: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 
 import phobos
 from kbench.bench import Bench, Case
-from kbench.device import random_array
+from kbench.device import BF16_NAN, bf16_to_float64, random_array
 from kbench.variant import kinds_of
 from phobos import resources
 from phobos.diagnostics import PhobosError
@@ -83,11 +83,11 @@ def arguments_and_oracle(bench: Bench, case: Case) -> tuple[dict[str, np.ndarray
     return tensors, expected
 
 
-_POISON: dict[str, float | int] = {"f16": np.nan, "f32": np.nan, "f64": np.nan, "bf16": 0x7FC0}
+_POISON: dict[str, float | int] = {"f16": np.nan, "f32": np.nan, "f64": np.nan, "bf16": BF16_NAN}
 
 
 def to_float64(array: np.ndarray, dtype: str) -> np.ndarray:
     """The values of an array of this dtype of the language; bf16 comes as its bits in uint16."""
     if dtype == "bf16":
-        return (array.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+        return bf16_to_float64(array)
     return array.astype(np.float64)

@@ -29,24 +29,28 @@ def cublas_gemm(a: str = "A", b: str = "B", c: str = "C") -> Peer:
     return Peer(name="cublas", prepare=prepare)
 
 
-def sdpa(name: str, backend: str | None = None) -> Peer:
-    """scaled_dot_product_attention of one head [N, D]; `backend` names a torch SDPBackend, None lets torch choose."""
+def sdpa(name: str, backend: str | None = None, *, causal: bool = False) -> Peer:
+    """scaled_dot_product_attention of one head [N, D] or of [B, H, N, D]; `backend` names a torch SDPBackend, None lets
+    torch choose. `causal` needs as many keys as queries: torch lines up the first query with the first key."""
 
     def prepare(given: PeerInput) -> Prepared:
         torch, t, scale = given.torch, given.tensors, given.scalars["scale"]
-        q, k, v = (t[n][None, None] for n in ("Q", "K", "V"))
+        one_head = t["Q"].ndim == 2
+        q, k, v = (t[n][None, None] if one_head else t[n] for n in ("Q", "K", "V"))
+        options = {"scale": scale, "is_causal": causal, "enable_gqa": q.shape[1] != k.shape[1]}
         attention = torch.nn.functional.scaled_dot_product_attention
         outputs: dict[str, object] = {}
 
         def call() -> None:
-            outputs["O"] = attention(q, k, v, scale=scale)[0, 0]
+            out = attention(q, k, v, **options)
+            outputs["O"] = out[0, 0] if one_head else out
 
         if backend is None:
             return Prepared(call=call, outputs=outputs)
-        kernel = torch.nn.attention.sdpa_kernel(getattr(torch.nn.attention.SDPBackend, backend))
+        which = getattr(torch.nn.attention.SDPBackend, backend)
 
         def pinned() -> None:
-            with kernel:
+            with torch.nn.attention.sdpa_kernel(which):  # good for one use only
                 call()
 
         return Prepared(call=pinned, outputs=outputs)

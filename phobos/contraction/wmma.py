@@ -1,15 +1,15 @@
 """Contractions by warp matrix instructions (wmma, 16x16x16 and for tf32 16x16x8) with opaque fragments.
 
-A warp owns mt x nt fragments of 16 x 16 results. Which lane holds which element of a fragment is not defined, so the room
-offers a loop that carries its sum in fragments (`OpaquePlan`), and otherwise *delivers* results into registers of a known
-layout through shared memory: 16 rows by `span` columns at a time, each warp in its own part, so that no other warp need
-wait. The known layout gives a warp the very results that its fragments hold.
+A warp owns mt x nt fragments of 16 x 16 results. Which lane holds which element of a fragment is not defined, so a loop
+may carry its sum in fragments (`OpaquePlan`), and whoever needs elements has them *delivered* into registers of a known
+layout through shared memory: 16 rows by `span` columns at a time, each warp in its own part, so that no warp waits for
+another. The known layout gives a warp the very results that its fragments hold.
 
-Shared memory. Rows of operands are whole 16-byte chunks and, padded, an odd number of them (`padded_pitch`): wmma loads of
-16-bit and of k-contiguous 32-bit operands are matrix loads of eight rows of 16 bytes, which then start in eight different
-bank groups. Fragments start on 32 bytes, as the instructions ask: 16 rows are whole 256 bytes, 16 columns of 16-bit and 8 of
-32-bit elements are 32 bytes. Rows of delivered results are 8 or 24 words apart modulo 32: stores by half-warps take four
-rows of 32 bytes, reads whole rows of at least 128 bytes.
+Shared memory. Rows of operands are whole 16-byte chunks and, padded, an odd number of them (`padded_pitch`): loads of
+16-bit operands, and of 32-bit ones with k contiguous, are matrix loads of eight rows of 16 bytes, which then start in
+eight different bank groups. Fragments start on 32 bytes, as the instructions ask: 16 rows are whole 256 bytes, and 16
+columns of 16-bit or 8 of 32-bit elements are 32 bytes. Rows of delivered results are 8 or 24 words apart modulo 32:
+stores take four rows of 32 bytes by a half-warp, and reads one row of 128 bytes by a quarter-warp.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ from phobos.layout.text import TextWriter
 name = "wmma"
 _TILE = 16  # rows and columns of results of one fragment
 _MAX_ACCUMULATORS = 128
+_PRODUCT = 16.0  # cycles of an SM quarter for one instruction, which is two of the machine's
 _BESIDE = 56  # registers of a GEMM's main loop beside accumulators and fragments
 _KINDS = {"f16": DType.F16, "bf16": DType.BF16, "tf32": DType.F32}  # roundings of f32 operands -> stored dtype
 _VECTOR = 4  # results of a thread in one access to delivered rows
-# Issue slots to deliver one result of a thread, by lanes along a row: four lanes' rows collide in banks, and sixteen give
-# global stores of whole 128-byte lines.
+# Issue slots to deliver one result of a thread, by lanes along a row: four lanes' rows collide in banks, and sixteen
+# give global stores of whole 128-byte lines.
 _DELIVERY = {4: 4.0, 8: 2.5, 16: 2.0}
 
 
@@ -56,11 +57,22 @@ class WmmaPlan(OpaquePlan):
         """Columns delivered at a time."""
         return self.lanes * _VECTOR
 
+    @property
+    def operand_registers(self) -> int:
+        return 2 * 4 * (self.mt + self.nt) if self.ahead else 4 * (self.mt + self.nt)
+
     # --- products --------------------------------------------------------------------------
 
     def emit(
-        self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False, a_name: str | None = None
-    ) -> None:  # fmt: skip
+        self,
+        out: TextWriter,
+        accumulator: str,
+        a: str,
+        b: str,
+        *,
+        a_in_registers: bool = False,
+        a_name: str | None = None,
+    ) -> None:
         steps = self.steps
         kept = a_name is not None  # the whole left operand is in registers
         a_reg = f"{a_name}[kk]" if kept else "a_reg"
@@ -155,8 +167,8 @@ class WmmaPlan(OpaquePlan):
             out.line(f"const auto b_step = b_tile + {by} * {along_k};")
 
     def _load(self, out: TextWriter, side: str, registers: str, step: int | None = None) -> None:
-        """One step along k of an operand: of a_step, or of a_tile at a known step. Offsets are literals, so that all loads
-        share an address."""
+        """One step along k of an operand: at a_step, or at a known step of a_tile. Offsets are literals, so that all
+        loads share an address."""
         if side == "a":
             count, tile, along_k, pitch = self.mt, _TILE * self.a_layout.pitch, self.depth, self.a_layout.pitch
         else:
@@ -183,7 +195,8 @@ class WmmaPlan(OpaquePlan):
         return name, self.depth, self.query.m, self.query.n, self.wm, self.wn
 
     def declare_sums(self, out: TextWriter, accumulator: str) -> None:
-        out.line(f"{'ph_wmma_c_tf32' if self.a_dtype is DType.F32 else 'ph_wmma_c'} {accumulator}[{self.mt * self.nt}];")
+        ctype = "ph_wmma_c_tf32" if self.a_dtype is DType.F32 else "ph_wmma_c"
+        out.line(f"{ctype} {accumulator}[{self.mt * self.nt}];")
 
     def fill_sums(self, out: TextWriter, accumulator: str, value: str) -> None:
         out.line("PH_UNROLL")
@@ -231,8 +244,8 @@ class WmmaPlan(OpaquePlan):
 
     @contextmanager
     def _pieces(self, out: TextWriter, scratch: str) -> Iterator[str]:
-        """Loops over row tiles i and column pieces j, with `tile` the warp's part of the scratch; gives the index in it of the
-        lane's elements in row step r."""
+        """Loops over row tiles i and column pieces j, with `tile` the warp's part of the scratch; gives the index in it
+        of the lane's elements in row step r."""
         pitch, chunks = self.scratch.pitch, self.nt * _TILE // self.span
         out.open("")
         out.line(f"const ph_shared<float> tile = {scratch} + warp * {_TILE * pitch};")
@@ -341,8 +354,8 @@ def plans(query: ContractionQuery) -> Sequence[WmmaPlan]:
     out = []
     for wm, wn in _splits(q):
         mt, nt = q.m // (_TILE * wm), q.n // (_TILE * wn)
-        # Cycles of an SM quarter for one step of k: products, and matrix loads through the shared pipe of four quarters.
-        product = (mt * nt * 32.0 + 16.0 * mt + 16.0 * nt) * q.k / depth
+        # Cycles of an SM quarter for one step of k: products, and loads through the shared pipe of four quarters.
+        product = (mt * nt * _PRODUCT + 8.0 * mt + 8.0 * nt) * q.k / depth
         for lanes, slots in _DELIVERY.items():
             if nt * _TILE % (lanes * _VECTOR):
                 continue

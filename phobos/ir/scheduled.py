@@ -269,10 +269,11 @@ class ScanShared(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Contract(Stmt):
-    """accumulator += a @ b by the room that made the plan. `a_name`: registers into which an OperandLoad put a."""
+    """accumulator += a @ b by the room that made the plan. `a_name`: registers into which an OperandLoad put a.
+    The accumulator is an Opaque if and only if the plan is an OpaquePlan."""
 
     plan: "ContractionPlan"
-    accumulator: Fragment
+    accumulator: Fragment | Opaque
     a: Buffer | Fragment
     b: Buffer | Fragment
     a_name: str | None = None

@@ -25,7 +25,7 @@ from phobos.ir.scheduled import (
     WriteShared,
     walk,
 )
-from phobos.ir.storage import Buffer, Expr, Fragment, FragmentRef, expr_walk
+from phobos.ir.storage import Buffer, Expr, Fragment, FragmentRef, Opaque, expr_walk
 
 _REGISTERS = 200  # of 255: addresses, row statistics and fragments of the right operand need the rest
 
@@ -91,8 +91,8 @@ class _Hoister:
 
 def _live(loop: ForStmt, product: Contract) -> int:
     """Registers of the tiles that come from outside the loop, plus the product's accumulators."""
-    made: set[Fragment] = set()
-    used: set[Fragment] = set()
+    made: set[Fragment | Opaque] = set()
+    used: set[Fragment | Opaque] = set()
     for s in walk(loop.body):
         if isinstance(s, Map):
             if s.declare:

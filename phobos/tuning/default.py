@@ -10,7 +10,7 @@ from phobos.ir.types import DType
 from phobos.semantic.signature import Signature
 from phobos.syntax import ast
 from phobos.target import Target
-from phobos.tuning.model import Estimate, estimate
+from phobos.tuning.model import UNKNOWN_DIM, Estimate, estimate
 
 _MOST = 400  # configurations looked at: about 5 ms each
 
@@ -38,7 +38,7 @@ def choose(
     for name, values in signature.space.items():
         if name not in fixed and name in dims and dims[name] in values:
             fixed[name] = dims[name]
-    best: tuple[tuple[bool, float], dict[str, object], Estimate] | None = None
+    best: tuple[tuple[bool, float], dict[str, object], Estimate, KernelIR] | None = None
     reasons: list[str] = []
     count = rejected = 0
     errors: dict[tuple[str, ...], CompileError] = {}  # by what they say
@@ -57,7 +57,7 @@ def choose(
             continue
         rank = (broken_promise(kernel, dims) is not None, found.cycles)
         if best is None or rank < best[0]:
-            best = (rank, config, found)
+            best = (rank, config, found, kernel)
     if best is None:
         if rejected == count and (len(errors) == 1 or not fixed):
             raise next(iter(errors.values()))  # the configuration has no part in it
@@ -69,11 +69,13 @@ def choose(
                 notes=tuple(reasons[:8]),
             )
         )
-    _, config, e = best
+    _, config, e, kernel = best
+    unknown = [d.name for d in kernel.dims if d.name not in dims]
     blocks, waves = "block" if e.blocks == 1 else "blocks", "wave" if e.waves == 1 else "waves"
     reason = (
         f"cost model, best of {count}: {e.blocks} {blocks} in {e.waves} {waves} of "
         f"{e.blocks_per_sm} an SM, about {e.registers} registers, {e.shared_bytes} bytes of operands in shared memory"
+        + (f"; {', '.join(unknown)} taken as {UNKNOWN_DIM}" if unknown else "")
     )
     return config, reason
 

@@ -47,7 +47,7 @@ _WARPS_TO_FILL = 4.0  # warps per SM that keep the issue slots busy, with regist
 _WARPS_TO_STREAM = 16.0  # warps per SM that keep the memory system busy
 _SLOTS = {"exp": 6, "exp2": 4, "log": 8, "div": 9, "sqrt": 8, "rsqrt": 4, "tanh": 16, "erf": 24, "gelu": 30, "pow": 30,
           "sin": 20, "cos": 20, "sigmoid": 16}  # fmt: skip
-_UNKNOWN_DIM = 4096
+UNKNOWN_DIM = 4096
 _BASE_REGISTERS = 32
 _SAFE_REGISTERS = 232  # estimates above have spilled (FMA tiles of 8 x 16 a thread: estimated 256)
 
@@ -86,7 +86,7 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     counter.block(kernel.body, 1.0)
     registers = min(255, _BASE_REGISTERS + counter.live_registers())
     shared = counter.shared_bytes()
-    sizes = {d.name: dims.get(d.name, _UNKNOWN_DIM) for d in kernel.dims}
+    sizes = {d.name: dims.get(d.name, UNKNOWN_DIM) for d in kernel.dims}
     blocks = max(1, kernel.grid[0].evaluate(sizes) * kernel.grid[1].evaluate(sizes) * kernel.grid[2].evaluate(sizes))
     limit = target.shared_per_block if kernel.dynshared else STATIC_SHARED_LIMIT
     fits = min(
@@ -139,8 +139,8 @@ class _Counter:
     def __init__(self, kernel: KernelIR, plans, place, layouts, dims: Mapping[str, int]):  # type: ignore[no-untyped-def]
         self.kernel, self.plans, self.place, self.layouts = kernel, plans, place, layouts
         self.slots = self.bytes = self.latency = 0.0
-        self.known: dict[Value, float] = {d.value: float(dims.get(d.name, _UNKNOWN_DIM)) for d in kernel.dims}
-        self.sizes = {d.name: dims.get(d.name, _UNKNOWN_DIM) for d in kernel.dims}
+        self.known: dict[Value, float] = {d.value: float(dims.get(d.name, UNKNOWN_DIM)) for d in kernel.dims}
+        self.sizes = {d.name: dims.get(d.name, UNKNOWN_DIM) for d in kernel.dims}
 
     def _registers(self, v: Value) -> int:
         """32-bit registers of a thread for the tile."""

@@ -36,7 +36,7 @@ def hazard_case(seed: int) -> Case:
     def view() -> str:
         """Often one that was used before: equal views are where the analysis relies on who touches what."""
         usable = [v for v in views if all(w in [*indexes, "S", "T"] or not w.isidentifier() for w in v.replace("[", " ").replace(",", " ").split())]
-        if usable and r.random() < 0.7:
+        if usable and r.random() < 0.8:
             return r.choice(usable)
         tensor = r.choice("SST")
         v = f"{tensor}[{_position(r, indexes, rows)} :+ {rows}, {r.choice(['0', '0', '0', '1'])} :+ {columns}]"
@@ -46,7 +46,7 @@ def hazard_case(seed: int) -> Case:
     def statements(depth: int) -> None:
         nonlocal count
         for _ in range(r.randrange(2, 5)):
-            kind = r.random()
+            kind = r.random() if depth > 2 or r.random() < 0.5 else 0.0
             if kind < 0.3 and depth < 4:
                 count += 1
                 i = f"i{count}"

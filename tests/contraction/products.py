@@ -39,7 +39,8 @@ DOTS = {
 }
 FLASH = """\
 {attributes}
-kernel k(Q: tensor<{dtype}>[M, {D}], K: tensor<{dtype}>[N, {D}], V: tensor<{dtype}>[N, {D}], O: tensor<f32>[M, {D}], scale: f32) {{
+kernel k(Q: tensor<{dtype}>[M, {D}], K: tensor<{dtype}>[N, {D}], V: tensor<{dtype}>[N, {D}], O: tensor<f32>[M, {D}],
+         scale: f32) {{
   let row = ctx.block.x * BR
   let q = Q[row :+ BR, :]
   var acc: tile<f32>[BR, {D}] = 0.0
@@ -71,7 +72,9 @@ KINDS = {
 }
 
 
-def gemm_text(kind: str, *, transposed: bool = False, options: str = "matmul = wmma", start: str = "0.0", more: str = "") -> str:
+def gemm_text(
+    kind: str, *, transposed: bool = False, options: str = "matmul = wmma", start: str = "0.0", more: str = ""
+) -> str:
     dtype, attribute, _ = KINDS[kind]
     b, dot = DOTS[transposed]
     attributes = "\n".join(a for a in (attribute, f"@options({options})" if options else "", more, SPACE) if a)
@@ -81,7 +84,7 @@ def gemm_text(kind: str, *, transposed: bool = False, options: str = "matmul = w
 def flash_text(kind: str, depth: int, options: str = "matmul = wmma") -> str:
     dtype, attribute, _ = KINDS[kind]
     attributes = "\n".join(a for a in (attribute, f"@options({options})", FLASH_SPACE) if a)
-    return FLASH.format(attributes=attributes, dtype=dtype, D=depth, cast="f16" if dtype == "f16" else "bf16" if dtype == "bf16" else "")
+    return FLASH.format(attributes=attributes, dtype=dtype, D=depth, cast="" if dtype == "f32" else dtype)
 
 
 @cache
@@ -96,11 +99,11 @@ class Run:
     result: EmulatorResult
 
 
-def run(kernel: KernelIR, arguments: Mapping[str, Any], *, arch: str = "sm_90a", sched: int = 0, record: bool = False) -> Run:
+def run(kernel: KernelIR, arguments: Mapping[str, Any], *, arch: str = "sm_90a", sched: int = 0) -> Run:
     """Compiles for these arguments and runs on the emulator, writing into the arrays."""
     spec = specialization(kernel, arguments, Variant())
     program = build_program(kernel, get_target(arch), spec, SourceFile("case.ph", ""))
-    result = emulator.run(program, arguments, dims=dims_of(kernel, arguments), sched=sched, record=record, timeout=60.0)
+    result = emulator.run(program, arguments, dims=dims_of(kernel, arguments), sched=sched, timeout=60.0)
     return Run(program, result)
 
 

@@ -88,7 +88,11 @@ def test_gemm_under_all_schedules(kind: str, sched: int) -> None:
     assert_product(arguments["C"], a, b)
 
 
-@pytest.mark.parametrize("more", ("stages = 1", "stages = 3, overlap = on", "overlap = off", "pad = off", "vectorize = off"))
+OPTIONS = ("stages = 1", "stages = 3, overlap = on", "overlap = off", "pad = off", "vectorize = off")
+SHAPES = ((16, 16, 16, 32), (48, 96, 48, 96), (16, 128, 16, 128), (128, 16, 32, 256), (32, 64, 16, 256))
+
+
+@pytest.mark.parametrize("more", OPTIONS)
 def test_gemm_under_options(more: str) -> None:
     kernel = kernel_of(gemm_text("f16", options=f"matmul = wmma, {more}"), (("BM", 64), ("BN", 32), ("BK", 64)), 64)
     arguments, a, b = gemm_arguments("f16", False, 64, 64, 320)
@@ -97,7 +101,7 @@ def test_gemm_under_options(more: str) -> None:
     assert_product(arguments["C"], a, b)
 
 
-@pytest.mark.parametrize("tiles", ((16, 16, 16, 32), (48, 96, 48, 96), (16, 128, 16, 128), (128, 16, 32, 256), (32, 64, 16, 256)))
+@pytest.mark.parametrize("tiles", SHAPES)
 def test_gemm_of_many_shapes(tiles: tuple[int, int, int, int]) -> None:
     bm, bn, bk, threads = tiles
     kernel = kernel_of(gemm_text("bf16"), (("BM", bm), ("BN", bn), ("BK", bk)), threads)
@@ -203,7 +207,8 @@ def test_attention_delivers(kind: str, depth: int, br: int, bc: int, threads: in
         pytest.skip("one kind at the largest size")
     text = flash_text(kind, depth).replace("@options", "@dynshared\n@options")
     kernel = kernel_of(text, (("BR", br), ("BC", bc)), threads)
-    (q, exact_q), (k, exact_k), (v, exact_v) = (operand(RNG, kind, (n, depth)) for n in (br + 3, bc * 2 + 5, bc * 2 + 5))
+    rows = (br + 3, 2 * bc + 5, 2 * bc + 5)
+    (q, exact_q), (k, exact_k), (v, exact_v) = (operand(RNG, kind, (n, depth)) for n in rows)
     out = np.full((br + 3, depth), np.nan, np.float32)
     scale = float(np.float32(depth**-0.5))
     done = run(kernel, {"Q": q, "K": k, "V": v, "O": out, "scale": scale})

@@ -1,8 +1,8 @@
 """Lowering of products whose accumulators are opaque: carried by a loop where nothing else needs them, else delivered.
 
 A carried tile stays in opaque accumulators for all iterations of a `for` if each iteration does nothing to it but add
-products of one arrangement, and nothing else reads it: the main loop of a GEMM. After the loop it is delivered, unless another
-such loop goes on with it.
+products of one arrangement, and nothing else reads it: the main loop of a GEMM. After the loop it is delivered, unless
+another such loop goes on with it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from phobos.contraction.interface import OpaquePlan
 from phobos.ir.abi import Decision
 from phobos.ir.scheduled import DeclareFragment, OpaqueFill, OpaqueLoad, OpaqueStore
-from phobos.ir.storage import Buffer, Expr, Fragment, Literal, Opaque
+from phobos.ir.storage import Buffer, Fragment, Literal, Opaque
 from phobos.ir.tile import Broadcast, Compute, Dot, For, Value, Yield
 from phobos.ir.types import DType
 from phobos.passes.lowering.context import Lowering
@@ -21,8 +21,8 @@ from phobos.source import Span
 
 @dataclass(frozen=True)
 class Carried:
-    """A carried tile that can stay opaque: the plan of the first product added to it, and the values that are the sum so
-    far, the parameter first and what the iteration yields last."""
+    """A carried tile that can stay opaque: the plan of the first product added to it, and the values that are the sum
+    so far, the parameter first and what the iteration yields last."""
 
     plan: OpaquePlan
     values: tuple[Value, ...]
