@@ -12,8 +12,8 @@ _MOST_SCORES = 1 << 26
 
 
 def attention_oracle(*, causal: bool) -> Callable[[Any, Arrays, Scalars], dict[str, Any]]:
-    """softmax(Q K^T scale) V; with `causal` query i sees the keys up to i + N - M. Heads of K and V are shared by groups
-    of query heads. A part of the queries at a time, so that any size fits."""
+    """softmax(Q K^T scale) V; with `causal` query i sees the keys up to i + N - M. Heads of K and V are shared by
+    groups of query heads. A part of the queries at a time, so that any size fits."""
 
     def oracle(xp: Any, t: Arrays, s: Scalars) -> dict[str, Any]:
         q, k, v = t["Q"], t["K"], t["V"]

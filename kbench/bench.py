@@ -1,8 +1,8 @@
 """What a benchmark is: a kernel of examples/, its cases, its arguments, an independent oracle, and its peers.
 
-A bench is one small file in `kbench/benches/` with one `Bench`, or several of one name that differ in dtypes. Oracles are written once for NumPy and torch: they get
-the module as `xp` and float64 arrays, and use only what both spell alike (`xp.exp`, `xp.amax(x, axis=1,
-keepdims=True)`, `@`).
+A bench is one small file in `kbench/benches/` with one `Bench`, or with several of one name that differ in dtypes.
+Oracles are written once for NumPy and torch: they get the module as `xp` and float64 arrays, and use only what both
+spell alike (`xp.exp`, `xp.amax(x, axis=1, keepdims=True)`, `@`).
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ DTYPE_BYTES = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8, "i32": 4, "i64": 8, "i8"
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One problem size. `label` is the `case` of the results, such as `M4096 N4096 K4096 f32`. `config` pins names of the
-    kernel's space and its `const` parameters."""
+    """One problem size. `label` is the `case` of the results, such as `M4096 N4096 K4096 f32`; `config` pins names
+    of the kernel's space, `consts` are the values of its `const` parameters."""
 
     label: str
     dims: Mapping[str, int]
     config: Mapping[str, int] = field(default_factory=dict)
+    consts: Mapping[str, int] = field(default_factory=dict)  # bools too
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 if TYPE_CHECKING:
+    from kbench.bench import Bench, Case
+    from kbench.gpu import Outcome
     from kbench.host import HostCheck
     from kbench.results import CsvRow, Row
-    from phobos.tuning.result import SearchResult
 
 BACKENDS = ("auto", "cuda", "reference", "emulator")
 
@@ -21,6 +22,9 @@ BACKENDS = ("auto", "cuda", "reference", "emulator")
 @click.command("kbench", short_help="Verify and time the benchmark kernels beside their peers.")
 @click.option("--list", "list_only", is_flag=True, help="Print the benches and stop.")
 @click.option("--bench", "names", metavar="NAME", multiple=True, help="Only this bench (may be repeated).")
+@click.option(
+    "--case", "wanted", metavar="TEXT", multiple=True, help="Only cases whose label contains TEXT, or is TEXT."
+)
 @click.option("--autotune", "pins", metavar='"BR=64 BC=32"', multiple=True, help="Pin the configuration.")
 @click.option(
     "--csv", "csv_path", metavar="[PATH]", is_flag=False, flag_value="-", help="CSV, to a file or the output."
@@ -37,6 +41,7 @@ BACKENDS = ("auto", "cuda", "reference", "emulator")
 def command(
     list_only: bool,
     names: Sequence[str],
+    wanted: Sequence[str],
     pins: Sequence[str],
     csv_path: str | None,
     json_path: str | None,
@@ -58,10 +63,10 @@ def command(
 
     if list_only:
         for name in benches.NAMES:
-            bench = benches.get_bench(name)
-            cases = ", ".join(c.label for c in bench.cases)
-            peers = ", ".join(p.name for p in bench.peers) or "none"
-            click.echo(f"{name:14} {bench.title}: {cases}; rated by {bench.bound}; peers: {peers}")
+            found = benches.get_benches(name)
+            cases = ", ".join(c.label for b in found for c in b.cases)
+            peers = ", ".join(dict.fromkeys(p.name for b in found for p in b.peers)) or "none"
+            click.echo(f"{name:19} {found[0].title}: {cases}; rated by {found[0].bound}; peers: {peers}")
         return
     chosen = tuple(dict.fromkeys(_known(n, benches.NAMES) for n in names)) or benches.NAMES
     config = _pins(pins)
@@ -76,10 +81,12 @@ def command(
     to_stdout = "-" in (csv_path, json_path)
     if _on_gpu(backend):
         peaks = {u: v for u, v in overrides.items() if v is not None}
-        good = _gpu(chosen, config, peaks, search, fresh, quick, csv_path, json_path, out, to_stdout)
+        work = _selected(chosen, wanted, lambda b: b.quick_cases if quick else b.cases)
+        good = _gpu(work, config, peaks, search, fresh, quick, csv_path, json_path, out, to_stdout)
     else:
         backends = ("reference", "emulator") if backend == "auto" else (backend,)
-        good = _host(chosen, config, backends, csv_path, json_path, out, to_stdout)
+        work = _selected(chosen, wanted, lambda b: b.host_cases(config))
+        good = _host(work, config, backends, csv_path, json_path, out, to_stdout)
         if search:
             click.echo("nothing was searched either: timing a configuration needs a CUDA device", err=to_stdout)
     if not good:
@@ -95,6 +102,27 @@ def _known(name: str, known: Sequence[str]) -> str:
             f"no bench {name!r}; known: {', '.join(known)}" + (f". Did you mean {guess!r}?" if guess else "")
         )
     return name
+
+
+def _selected(
+    names: Sequence[str], wanted: Sequence[str], cases: Callable[[Bench], Sequence[Case]]
+) -> list[tuple[Bench, Case]]:
+    """The cases of these benches whose labels contain one of the wanted texts, in order; all of them if there is none.
+    A text that is a label in whole means that case alone."""
+    from kbench import benches
+
+    found = [(bench, case) for name in names for bench in benches.get_benches(name) for case in cases(bench)]
+    labels = {case.label for _, case in found}
+    if not wanted:
+        return found
+    for text in wanted:
+        if not any(text.lower() in label.lower() for label in labels):
+            raise click.UsageError(f"no case contains {text!r}; there are: {', '.join(sorted(labels))}")
+
+    def chosen(label: str) -> bool:
+        return any(label == text if text in labels else text.lower() in label.lower() for text in wanted)
+
+    return [(bench, case) for bench, case in found if chosen(case.label)]
 
 
 def _pins(texts: Sequence[str]) -> dict[str, object]:
@@ -122,7 +150,7 @@ def _on_gpu(backend: str) -> bool:
 
 
 def _gpu(
-    names: Sequence[str],
+    work: Sequence[tuple[Bench, Case]],
     config: dict[str, object],
     overrides: dict[str, float],
     search: bool,
@@ -133,7 +161,7 @@ def _gpu(
     out: str | None,
     to_stdout: bool,
 ) -> bool:
-    from kbench import benches, gpu, results
+    from kbench import gpu
     from kbench.device import open_device
     from kbench.protocol import FULL, QUICK
     from kbench.roofline import device_peaks
@@ -156,42 +184,45 @@ def _gpu(
     )
     rows: list[Row] = []
     csv_rows: list[CsvRow] = []
-    logs: dict[str, dict[str, SearchResult]] = {}
     good = True
-    for name in names:
-        bench = benches.get_bench(name)
-        for case in bench.quick_cases if quick else bench.cases:
-            try:
-                outcome = gpu.run_case(
-                    bench, case, device, peaks, config=config, plan=plan, search=search, fresh=fresh, say=say
-                )
-            except PhobosError as e:
-                say(f"{name} {case.label}: FAILED\n{e}")
-                good = False
-                continue
-            for note in outcome.notes:
-                say(note)
-            if outcome.search is not None:
-                logs.setdefault(name, {})[case.label] = outcome.search
-            good = good and outcome.good
-            rows.extend(outcome.rows)
-            csv_rows.extend(outcome.csv)
+    for bench, case in work:
+        try:
+            outcome = gpu.run_case(
+                bench, case, device, peaks, config=config, plan=plan, search=search, fresh=fresh, say=say
+            )
+        except PhobosError as e:
+            say(f"{bench.name} {case.label}: FAILED\n{e}")
+            good = False
+            continue
+        for note in outcome.notes:
+            say(note)
+        good = good and outcome.good
+        rows.extend(outcome.rows)
+        csv_rows.extend(outcome.csv)
+        if out is not None and not quick:  # case by case, so that a run that is cut short keeps what it has
+            _record(Path(out), bench.name, case.label, outcome)
     if rows:
         say("\n" + _gpu_table(rows))
     _write(rows, csv_rows, csv_path, json_path)
     if out is not None and quick:
         say("--quick figures are no results: nothing was written to --out")
-    elif out is not None:
-        for name in dict.fromkeys(r.bench for r in rows):
-            path = Path(out) / f"{name}.json"
-            text = results.merged_json(results.read_old(path), [r for r in rows if r.bench == name], str(path))
-            results.write_new(path, text)
-        for name, found in logs.items():
-            path = Path(out) / "search" / f"{name}.json"
-            results.write_new(path, results.merged_search(results.read_old(path), found, str(path)))
-        path = Path(out).parent / "results.csv"
-        results.write_new(path, results.merged_csv(results.read_old(path), csv_rows, str(path)))
     return good
+
+
+def _record(out: Path, name: str, case: str, outcome: Outcome) -> None:
+    """Merges the rows, the log of the search and the lines of the table into their files."""
+    from kbench import results
+
+    if outcome.rows:
+        path = out / f"{name}.json"
+        results.write_new(path, results.merged_json(results.read_old(path), outcome.rows, str(path)))
+    if outcome.search is not None:
+        path = out / "search" / f"{name}.json"
+        found = {case: outcome.search}
+        results.write_new(path, results.merged_search(results.read_old(path), found, str(path)))
+    if outcome.csv:
+        path = out.parent / "results.csv"
+        results.write_new(path, results.merged_csv(results.read_old(path), outcome.csv, str(path)))
 
 
 def _gpu_table(rows: Sequence[Row]) -> str:
@@ -208,6 +239,7 @@ def _gpu_table(rows: Sequence[Row]) -> str:
                 f"{r.min_us:.1f}..{r.max_us:.1f}",
                 rate,
                 f"{r.pct_of_peak:.1f} %" if r.pct_of_peak is not None else "",
+                r.unit,
                 r.peer or "",
                 f"{r.peer_median_us:.1f}" if r.peer_median_us is not None else "",
                 f"{r.ratio:.3f}" if r.ratio is not None else "",
@@ -215,12 +247,12 @@ def _gpu_table(rows: Sequence[Row]) -> str:
                 str(r.spills) if r.spills is not None else "",
             )
         )
-    headings = ("bench", "case", "us", "min..max", "rate", "of peak", "peer", "us", "ratio", "config", "spills")
+    headings = ("bench", "case", "us", "min..max", "rate", "of peak", "unit", "peer", "us", "ratio", "config", "spills")
     return table(headings, lines)
 
 
 def _host(
-    names: Sequence[str],
+    work: Sequence[tuple[Bench, Case]],
     config: dict[str, object],
     backends: Sequence[str],
     csv_path: str | None,
@@ -230,8 +262,7 @@ def _host(
 ) -> bool:
     import shutil
 
-    from kbench import benches
-    from kbench.host import check_bench
+    from kbench.host import check_case
     from kbench.results import CSV_COLUMNS, table, write_new
     from phobos import settings
 
@@ -241,9 +272,7 @@ def _host(
     if "emulator" in backends and len(backends) > 1 and shutil.which(settings.host_compiler()) is None:
         say(f"no C++ compiler {settings.host_compiler()!r}: the emulator is left out (see `phobos doctor`)")
         backends = tuple(b for b in backends if b != "emulator")
-    checks: list[HostCheck] = []
-    for name in names:
-        checks.extend(check_bench(benches.get_bench(name), backends, config))
+    checks: list[HostCheck] = [check_case(bench, case, b, config) for bench, case in work for b in backends]
     lines = [
         (
             c.bench,

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -35,24 +34,17 @@ class HostCheck:
         return self.problem is None and self.norms is not None and self.norms.within(self.tolerance)
 
 
-def check_bench(bench: Bench, backends: Sequence[str], config: Mapping[str, object]) -> list[HostCheck]:
-    """All host cases of a bench on each backend. `config` wins over the cases' own."""
+def check_case(bench: Bench, case: Case, backend: str, config: Mapping[str, object]) -> HostCheck:
+    """One case on one backend. `config` wins over the case's own."""
     kernel = phobos.load(str(resources.examples_dir() / bench.example))
-    return [
-        _check(kernel, bench, case, backend, {**case.config, **config})
-        for case in bench.host_cases(config)
-        for backend in backends
-    ]
-
-
-def _check(kernel: Any, bench: Bench, case: Case, backend: str, config: Mapping[str, object]) -> HostCheck:
+    config = {**case.config, **config}
     tensors, expected = arguments_and_oracle(bench, case)
     tolerance = bench.tolerance["ieee"]
     problem = norms = None
     try:
-        kinds = kinds_of(kernel.compile(config=config, dtypes=bench.dtypes, arch=DEFAULT_ARCH))
+        kinds = kinds_of(kernel.compile(config=config, dtypes=bench.dtypes, consts=case.consts, arch=DEFAULT_ARCH))
         tolerance = max(bench.tolerance[kind] for kind in kinds or ("ieee",))
-        kernel(**tensors, **bench.scalars(case), config=dict(config) or None, backend=backend)
+        kernel(**tensors, **bench.scalars(case), **case.consts, config=dict(config) or None, backend=backend)
         norms = max(
             (error_norms(to_float64(tensors[n], bench.tensors(case)[n].dtype), expected[n]) for n in expected),
             key=lambda e: e.rel_l2 if e.rel_l2 == e.rel_l2 else float("inf"),

@@ -24,7 +24,8 @@ CSV_COLUMNS = ("benchmark", "impl", "precision", "gflops", "peak_gflops", "pct_o
 @dataclass(frozen=True, kw_only=True)
 class Row:
     """One implementation of one case beside one peer. Times are microseconds per call; `ratio` is the peer's median
-    over ours (above 1: we are faster); `peak` is in the unit of the rate, TFLOP/s or GB/s. None where nothing was
+    over ours (above 1: we are faster); `peak`, in TFLOP/s or GB/s as the rate, is that of `unit` (a key of
+    `roofline.UNITS`, or "copy" for the measured rate of a device copy). None where nothing was
     measured. `searched` says that the configuration came from a search."""
 
     bench: str
@@ -38,6 +39,7 @@ class Row:
     tflops: float | None
     gbps: float | None
     peak: float | None
+    unit: str
     pct_of_peak: float | None
     rel_l2: float
     max_abs: float

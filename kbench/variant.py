@@ -48,7 +48,7 @@ def variant_of(
     kernel: Kernel, bench: Bench, case: Case, config: Mapping[str, object], searched: bool = False
 ) -> Variant:
     """Compiles the kernel for a case on the device at hand. Raises CompileError."""
-    compiled = kernel.compile(config=config, dims=_dims(kernel, case), dtypes=bench.dtypes)
+    compiled = kernel.compile(config=config, dims=_dims(kernel, case), dtypes=bench.dtypes, consts=case.consts)
     paths = tuple(d.choice for d in compiled.decisions if d.stage == "contraction")
     reason = compiled.to_json()["reason"]
     names = {name for name, _ in kernel.info.space}

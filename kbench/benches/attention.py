@@ -19,7 +19,7 @@ def _case(dtype: str, b: int, h: int, n: int, d: int, *, causal: bool = False) -
     return Case(
         label=f"B{b} H{h} M{n} N{n} D{d} {dtype}" + (" causal" if causal else ""),
         dims={"B": b, "H": h, "HK": h, "M": n, "N": n, "D": d},
-        config={"causal": causal},
+        consts={"causal": causal},
     )
 
 
@@ -34,7 +34,8 @@ def _host_cases(dtype: str, causal: bool) -> Callable[[Pins], tuple[Case, ...]]:
                 Case(
                     label=f"B1 {heads} M{m} N{n} D32 {dtype}" + (" causal" if causal else ""),
                     dims={"B": 1, "H": h, "HK": hk, "M": m, "N": n, "D": 32},
-                    config={"D": 32, "BR": 16, "BC": 16, "causal": causal},
+                    config={"D": 32, "BR": 16, "BC": 16},
+                    consts={"causal": causal},
                 )
             )
         return tuple(out)
@@ -58,7 +59,7 @@ def _tensors(dtype: str) -> Callable[[Case], dict[str, Tensor]]:
 def _flops(case: Case) -> float:
     """Two products of M x N x D a head; half of that where a query sees half of the keys."""
     b, h, m, n, d = (case.dims[name] for name in ("B", "H", "M", "N", "D"))
-    return 4.0 * b * h * m * n * d * (0.5 if case.config["causal"] else 1.0)
+    return 4.0 * b * h * m * n * d * (0.5 if case.consts["causal"] else 1.0)
 
 
 def _bench(dtype: str, causal: bool, sizes: tuple[tuple[int, int, int, int], ...], peers: tuple[Peer, ...]) -> Bench:

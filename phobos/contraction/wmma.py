@@ -6,10 +6,10 @@ layout through shared memory: 16 rows by `span` columns at a time, each warp in 
 another. The known layout gives a warp the very results that its fragments hold.
 
 Shared memory. Rows of operands are whole 16-byte chunks and, padded, an odd number of them (`padded_pitch`): loads of
-16-bit operands, and of 32-bit ones with k contiguous, are matrix loads of eight rows of 16 bytes, which then start in
-eight different bank groups. Fragments start on 32 bytes, as the instructions ask: 16 rows are whole 256 bytes, and 16
-columns of 16-bit or 8 of 32-bit elements are 32 bytes. Rows of delivered results are 8 or 24 words apart modulo 32:
-stores take four rows of 32 bytes by a half-warp, and reads one row of 128 bytes by a quarter-warp.
+16-bit operands are matrix loads of eight rows of 16 bytes, and loads of 32-bit ones with k contiguous read eight rows of
+four words, which in both cases lie in different banks. Fragments start on 32 bytes, as the instructions ask: 16 rows are
+whole 256 bytes, and 16 columns of 16-bit or 8 of 32-bit elements are 32 bytes. Rows of delivered results are 8 or 24
+words apart modulo 32: stores take four rows of 32 bytes by a half-warp, and reads one row of 128 bytes by a quarter-warp.
 """
 
 from __future__ import annotations
@@ -348,7 +348,7 @@ def plans(query: ContractionQuery) -> Sequence[WmmaPlan]:
     b_shape = (q.n, q.k) if q.transpose_b else (q.k, q.n)
     pitch = padded_pitch(b_shape[1], item, pad)
     if dtype is DType.F32 and not q.transpose_b and pad:
-        # Plain reads of four rows by eight columns: rows must be 8 banks apart.
+        # Reads of four rows by eight words: rows must be 8 banks apart.
         pitch = b_shape[1] + (8 - b_shape[1]) % 32
     b_layout = SharedLayout(b_shape, item, (0, 1), pitch)
     out = []

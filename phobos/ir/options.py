@@ -20,6 +20,8 @@ OPTION_WORDS: dict[str, tuple[str, ...]] = {
     "precision": ("precise", "fast"),
     "fold": ("auto", "off"),
     "peel": ("auto", "off"),
+    "rescale": ("auto", "off"),
+    "sums": ("auto", "off"),
 }
 INTEGER_OPTIONS = frozenset({"stages", "index"})
 
@@ -42,6 +44,8 @@ class ScheduleOptions:
     precision: str = "precise"
     fold: str = "auto"
     peel: str = "auto"
+    rescale: str = "auto"
+    sums: str = "auto"
 
     def non_default(self) -> dict[str, str | int]:
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}

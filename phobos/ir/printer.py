@@ -225,9 +225,13 @@ def _if(p: _Printer, op: ir.If) -> Formatted:
     return f"if {p.value(op.condition)}", blocks
 
 
+def _flags(op: ir.Compute) -> str:
+    return f"{' approximate' if op.approximate else ''}{' unless_one' if op.unless_one else ''}"
+
+
 def _reduce(p: _Printer, op: ir.Reduce) -> Formatted:
     axis = "" if op.axis is None else f" axis={op.axis}"
-    text = f"reduce {op.kind} {p.value(op.operand)}{axis}"
+    text = f"reduce {op.kind} {p.value(op.operand)}{axis}{' partial' if op.partial else ''}"
     if op.combine is None:
         return text, []
     init = "" if op.init is None else f" init={p.value(op.init)}"
@@ -258,7 +262,7 @@ _FORMATS: dict[type[ir.Op], Callable[[_Printer, Any], Formatted]] = {
     ir.Constant: _plain(lambda p, op: f"constant {print_literal(op.value)}"),
     ir.ProgramId: _plain(lambda p, op: f"block.{_AXES.get(op.axis, op.axis)}"),
     ir.GridSize: _plain(lambda p, op: f"grid.{_AXES.get(op.axis, op.axis)}"),
-    ir.Compute: _plain(lambda p, op: f"{op.fn} {p.values(op.args)}"),
+    ir.Compute: _plain(lambda p, op: f"{op.fn} {p.values(op.args)}{_flags(op)}"),
     ir.Cast: _plain(lambda p, op: f"cast {p.value(op.operand)}"),
     ir.Broadcast: _plain(lambda p, op: f"broadcast {p.value(op.operand)}"),
     ir.Iota: _plain(lambda p, op: f"iota axis={op.axis}"),
@@ -271,6 +275,7 @@ _FORMATS: dict[type[ir.Op], Callable[[_Printer, Any], Formatted]] = {
     ir.Store: _plain(lambda p, op: f"store {p.view(op.view)} = {p.value(op.value)}"),
     ir.Atomic: _plain(lambda p, op: f"atomic_{op.kind} {p.view(op.view)}, {p.values(op.values)}"),
     ir.Reduce: _reduce,
+    ir.SumParts: _plain(lambda p, op: f"sum_parts {p.value(op.operand)}"),
     ir.Scan: _plain(lambda p, op: f"scan {p.value(op.operand)} axis={op.axis}"),
     ir.Gather: _plain(lambda p, op: f"gather {p.value(op.table)}, {p.value(op.index)}"),
     ir.Dot: _dot,

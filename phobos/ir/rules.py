@@ -277,8 +277,16 @@ def _reduce(op: ir.Reduce) -> Iterator[str]:
         yield f"the combine function takes ({', '.join(str(p.type) for p in op.combine.params)})"
     if op.init is not None and op.init.type != element:
         yield f"init has type {op.init.type}"
+    if op.partial and (op.kind != "sum" or op.axis is None):
+        yield "only a sum along an axis can be partial"
     dtype = DType.I32 if op.kind in ("argmax", "argmin") else op.operand.dtype
     yield from _expect(op.result, dtype, () if op.axis is None else _replaced(op.operand.shape, op.axis, 1))
+
+
+def _sum_parts(op: ir.SumParts) -> Iterator[str]:
+    yield from _expect(op.result, op.operand.dtype, op.operand.shape)
+    if not op.operand.is_tile:
+        yield f"the sum of the parts of {op.operand.type}"
 
 
 def _scan(op: ir.Scan) -> Iterator[str]:
@@ -372,6 +380,7 @@ _RULES: dict[type[ir.Op], Callable[[Any], Iterator[str]]] = {
     ir.Atomic: _atomic,
     ir.Gather: _gather,
     ir.Reduce: _reduce,
+    ir.SumParts: _sum_parts,
     ir.Scan: _scan,
     ir.Dot: _dot,
     ir.Assert: _assert,

@@ -210,12 +210,15 @@ class Compute(Op):
     """An elementwise function of ELEMENTWISE on scalars (scalar result) or broadcast tiles.
 
     `approximate`: the numeric contract lets the device use its approximate unit here (set by a pass).
+    `unless_one`, of a mul: the operand that broadcasts is nearly always exactly 1, so that it pays to skip the
+    multiplication there, which changes nothing (set by a pass).
     """
 
     result: Value
     fn: str
     args: tuple[Value, ...]
     approximate: bool = False
+    unless_one: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -319,6 +322,9 @@ class Reduce(Op):
     `axis` None reduces the whole tile to a scalar; else the axis stays with extent 1. argmax/argmin give the
     first index (i32). custom uses `combine` (params a, b scalars; Yield of one scalar) and scalar `init`.
     max and min propagate NaN.
+
+    `partial`, of a sum along an axis: whoever executes the kernel may leave the sum in parts that are spread over
+    it. The parts may be scaled and added to other parts, in a loop; `SumParts` gives the sum. Set by a pass.
     """
 
     result: Value
@@ -327,6 +333,16 @@ class Reduce(Op):
     axis: int | None
     combine: Block | None = None
     init: Value | None = None
+    partial: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SumParts(Op):
+    """The sum of the parts of `operand`, a result of a `for` that adds partial sums to it; the operand itself to an
+    executor that keeps no parts, such as the reference."""
+
+    result: Value
+    operand: Value
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -65,8 +65,14 @@ class _Classes:
 
 
 def run(
-    kernel: KernelIR, plans: Mapping[Dot, ContractionPlan], placement: Placement, facts: ScalarFacts, threads: int
+    kernel: KernelIR,
+    plans: Mapping[Dot, ContractionPlan],
+    placement: Placement,
+    facts: ScalarFacts,
+    threads: int,
+    reasons: dict[Value, str] | None = None,
 ) -> dict[Value, RegisterLayout]:
+    """The layout of every tile value; `reasons` gets why, for each of them."""
     classes = _Classes()
     values: dict[Value, None] = {}
     for op in kernel_ops(kernel):
@@ -75,8 +81,10 @@ def run(
                 values.setdefault(v)
         _join(op, classes)
     layouts: dict[Value, RegisterLayout] = {}
+    why: dict[Value, str] = {}
     for op, plan in plans.items():
         layouts.setdefault(classes.find(op.result), plan.c_layout)
+        why.setdefault(classes.find(op.result), f"follows the accumulator of the product in line {op.span.line}")
     links = _links(kernel, classes, placement)
     renamed = _renamed(kernel, classes)
     vectors = _vectors(kernel, classes, facts)
@@ -89,9 +97,16 @@ def run(
         for big in links.get(root, ()):
             if big in layouts and (found := _adopted(layouts[big], root.shape)) is not None:
                 layouts[root] = found
+                why[root] = f"lines up with `{big.name}`, which it is reduced from or meets"
                 break
         else:
-            layouts[root] = blocked(root.shape, warps, vectors.get(root, 1))
+            vector = vectors.get(root, 1)
+            layouts[root] = blocked(root.shape, warps, vector)
+            why[root] = f"spread evenly over the warps, in runs of {vector} for its widest load or store"
+            if root not in vectors:
+                why[root] = "spread evenly over the warps; no load or store asks for more"
+    if reasons is not None:
+        reasons.update({v: why[classes.find(v)] for v in values})
     out = {v: layouts[classes.find(v)] for v in values}
     for op, plan in plans.items():  # a product's own result is where its plan puts it
         out[op.result] = plan.c_layout

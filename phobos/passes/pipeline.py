@@ -9,13 +9,14 @@ from phobos.contraction.interface import ContractionPlan
 from phobos.diagnostics import CompileError
 from phobos.ir.abi import Decision, Specialization
 from phobos.ir.scheduled import Schedule
-from phobos.ir.tile import Dot, KernelIR
+from phobos.ir.tile import Dot, KernelIR, Value
 from phobos.passes import (
     approximate,
     assign_layouts,
     assign_storage,
     choose_contractions,
     choose_threads,
+    describe,
     fold_scale,
     hoist,
     hoist_operands,
@@ -108,22 +109,18 @@ def run(
     plans = dict(choose_contractions.rebind(kernel, chosen.plans))
     facts = ScalarFacts(kernel, spec)
     place = placement.analyse(kernel)
-    layouts = assign_layouts.run(kernel, plans, place, facts, threads)
+    reasons: dict[Value, str] = {}
+    layouts = assign_layouts.run(kernel, plans, place, facts, threads, reasons)
     # --- scheduled IR
     schedule = assign_storage.run(
         kernel, spec, facts, place, layouts, plans, threads, debug=debug, fast_math=fast_math
     )
-    layout_decisions = tuple(
-        Decision(stage="layout", subject=f"{v.name}: {v.type}", choice=str(layout), reason=_layout_reason(v, plans), line=v.span.line)
-        for v, layout in layouts.items()
-        if v not in place.inlined and v not in place.staged and v not in place.deferred
-    )
-    schedule = replace(
-        schedule, decisions=(*chosen.decisions, *dict.fromkeys(layout_decisions), *schedule.decisions)
-    )
+    layout_decisions = describe.layout_decisions(layouts, reasons, place)
+    schedule = replace(schedule, decisions=(*chosen.decisions, *layout_decisions, *schedule.decisions))
     observe("assign_storage", schedule)
     schedule = _stage_and_pack(schedule, kernel, target)
     observe("pack_shared", schedule)
+    schedule = replace(schedule, decisions=(*schedule.decisions, *describe.access_decisions(schedule, spec)))
     schedule = place_barriers.run(schedule)
     observe("place_barriers", schedule)
     return Lowered(kernel, schedule)
@@ -147,8 +144,3 @@ def _stage_and_pack(schedule: Schedule, kernel: KernelIR, target: Target) -> Sch
         except CompileError:  # does not fit: fewer stages
             continue
     return attempt(1)
-
-
-def _layout_reason(v: object, plans: object) -> str:
-    results = {op.result for op in plans}  # type: ignore[attr-defined]
-    return "accumulator of its product" if v in results else "adopted from the values it is computed with"

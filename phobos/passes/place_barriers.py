@@ -130,7 +130,7 @@ def run(schedule: Schedule) -> Schedule:
     body = _insert(schedule.body, barriers, reasons)
     decisions = tuple(
         Decision(
-            stage="barrier", subject=f"before line {s.span.line}", choice="block-wide barrier",
+            stage="barrier", subject="barrier", choice="block-wide, before what the line does here",
             reason="; ".join(sorted(reasons.get(s, {"hazard"}))[:3]), line=s.span.line,
         )  # fmt: skip
         for s in sorted(barriers, key=lambda s: (s.span.line, s.span.column))

@@ -274,6 +274,9 @@ class _Machine:
         else:
             self.define(op.result, tile_ops.reduce(operand, op.kind, op.axis, op.operand.dtype, self.float64))
 
+    def sum_parts(self, op: ir.SumParts) -> None:
+        self.define(op.result, self.env[op.operand])
+
     def call(self, block: ir.Block, arguments: tuple[Any, ...]) -> Any:
         self.bind_values(block.params, arguments)
         return self.run_ops(block)[1][0]
@@ -371,6 +374,7 @@ _PLAIN: dict[type[ir.Op], Callable[[_Machine, Any], None]] = {
     ir.Extract: _Machine.extract,
     ir.Insert: _Machine.insert,
     ir.Reduce: _Machine.reduce,
+    ir.SumParts: _Machine.sum_parts,
     ir.Scan: _Machine.scan,
     ir.Gather: _Machine.gather,
     ir.Dot: _Machine.dot,

@@ -31,11 +31,13 @@ class Entry:
     consts: dict[str, int] = field(default_factory=dict)  # bools too
     dtype: str = "f32"
     threads: int | None = None  # None: as many as the compiler chooses
+    matmul: str = "auto"
 
     @property
     def id(self) -> str:
         parts = [self.kernel, *(f"{k}{v}" for k, v in (self.config | self.consts).items())]
         parts += [f"threads{self.threads}"] if self.threads else []
+        parts += [self.matmul] if self.matmul != "auto" else []
         return "-".join(parts + [f"{name}{extent}" for name, extent in self.sizes[0].items()])
 
 
@@ -199,6 +201,25 @@ ENTRIES = [
     ),
     Entry("kda_fp32", "kda", {"D": 32, "C": 16}, _sizes(N=_trips(16), D=32)),
     Entry("kda_fp32", "kda", {"D": 16, "C": 32}, _sizes(N=_trips(32), D=16), threads=128),
+    # Opaque fragments: carried through the main loop, and delivered between the two products of attention.
+    Entry(
+        "gemm_fp16",
+        "gemm_fp16",
+        {"BM": 32, "BN": 64, "BK": 16},
+        _sizes(M=(48, 64), N=(80, 128), K=_ring16(16)),
+        dtype="f16",
+        threads=64,
+        matmul="wmma",
+    ),
+    Entry(
+        "flash_attention_fp16",
+        "flash_attention_fp16",
+        {"D": 64, "BR": 32, "BC": 32},
+        _sizes(Nq=(48, 32), Nk=_ring16(32), D=64),
+        dtype="f16",
+        threads=64,
+        matmul="wmma",
+    ),
 ]
 
 
@@ -222,6 +243,7 @@ def test_every_barrier_and_mask_is_needed(entry: Entry) -> None:
     )
     if entry.threads is not None:
         kernel = harness.with_threads(kernel, entry.threads)
+    kernel = replace(kernel, options=replace(kernel.options, matmul=entry.matmul))
     runs = [harness.make_arguments(entry.kernel, sizes, entry.dtype) for sizes in entry.sizes]
     spec = harness.weakest([harness.specialization(kernel, arguments) for arguments in runs])
     program = harness.build(kernel, entry.file, spec)

@@ -1,0 +1,66 @@
+"""What the report says of layouts and accesses: each layout once, its reason, and widths that the emitted text has."""
+
+from __future__ import annotations
+
+import re
+
+import phobos
+from phobos.runtime.compiled import Compiled
+
+GEMM = """@grid(ceildiv(N, 64), ceildiv(M, 64))
+kernel k(A: tensor<f16>[M, K], B: tensor<f16>[K, N], C: tensor<f16>[M, N]) {
+  let row = ctx.block.y * 64
+  let col = ctx.block.x * 64
+  var acc: tile<f32>[64, 64] = 0.0
+  for kt in range(0, K, 32) {
+    acc += dot(A[row :+ 64, kt :+ 32], B[kt :+ 32, col :+ 64])
+  }
+  C[row :+ 64, col :+ 64] = acc
+}
+"""
+ROWS = """kernel k(X: tensor<{type}>[M, N], Y: tensor<{type}>[M, N], I: tensor<i32>[N]) {{
+  let row = ctx.block.x * 4
+  let x: tile<{type}>[4, 256] = X[row :+ 4, {start} :+ 256]
+  Y[row :+ 4, I[0 :+ 256]] = x / rowsum(x)
+}}
+"""
+
+
+def decisions(c: Compiled, stage: str) -> dict[str, tuple[str, str]]:
+    return {d.subject: (d.choice, d.reason) for d in c.decisions if d.stage == stage}
+
+
+def test_layouts_are_listed_once_with_their_reason() -> None:
+    c = phobos.jit(GEMM).compile(arch="sm_80")
+    found = [d for d in c.decisions if d.stage == "layout"]
+    assert len(found) == len({(d.subject, d.choice) for d in found})
+    acc = next(d for d in found if d.subject == "acc: tile<f32>[64, 64]")
+    assert acc.reason == "follows the accumulator of the product in line 7"
+    rows = decisions(phobos.jit(ROWS.format(type="f32", start="0")).compile(arch="sm_80"), "layout")
+    assert rows["x: tile<f32>[4, 256]"][1].startswith("spread evenly over the warps, in runs of 4 ")
+    assert "`x`" in rows["rowsum: tile<f32>[4, 1]"][1] or "`div`" in rows["rowsum: tile<f32>[4, 1]"][1]
+
+
+def test_widths_of_accesses() -> None:
+    for type, start, wide, why in (
+        ("f32", "0", 16, "aligned, contiguous"),
+        ("f16", "0", 16, "aligned, contiguous"),
+        ("f32", "2", 8, "multiples of 2"),
+        ("f32", "1", 4, "may be any"),
+    ):
+        c = phobos.jit(ROWS.format(type=type, start=start)).compile(arch="sm_80")
+        found = decisions(c, "access")
+        choice, reason = found["load of X"]
+        assert choice.startswith(f"{wide} bytes an access") and why in reason, (type, start)
+        elements = wide // (4 if type == "f32" else 2)
+        loads = re.findall(r"ph_ldv<ph_vec<\w+, (\d+)>>\(X", c.cuda)
+        assert set(loads) == ({str(elements)} if elements > 1 else set())
+        assert found["store to Y"][1] == "an index tile chooses the positions"
+
+
+def test_unaligned_tensors_are_named() -> None:
+    c = phobos.jit(GEMM).compile(arch="sm_80", dims={"M": 100, "N": 50, "K": 64})
+    assert all(d.choice for d in c.decisions)
+    for subject, (choice, reason) in decisions(c, "access").items():
+        if subject.endswith(" B") or subject.endswith(" C"):  # rows of 100 bytes
+            assert choice.startswith(("2 ", "4 ")) and reason, subject
