@@ -40,9 +40,10 @@ from phobos.target import STATIC_SHARED_LIMIT, Target
 
 _SMS = {"sm_75": 48, "sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90a": 132, "sm_100a": 148, "sm_120a": 170}
 _BYTES_PER_CYCLE = 19.0  # of global memory, per SM: 4.3 TB/s over 132 SMs at 1.75 GHz
-_L2_BYTES_PER_CYCLE = 28.0  # of data that an earlier block already brought into the L2, per SM
+_L2_BYTES_PER_CYCLE = 24.0  # of data that an earlier block already brought into the L2, per SM
 _LATENCY = 700.0  # cycles from a global load to data behind a barrier
-_PIPELINED = 250.0  # cycles of an iteration around its wait and barrier where loads are on their way long before
+_PIPELINED = 250.0  # cycles of an iteration around its wait and barrier where loads are on their way before
+_DEEP = 40.0  # the same for a loop of one product with three stages or more, whose first fragments are loaded ahead too
 _WARPS_TO_FILL = 4.0  # warps per SM that keep the issue slots busy, with register tiles as in FMA products
 _WARPS_TO_STREAM = 16.0  # warps per SM that keep the memory system busy
 _SLOTS = {"exp": 6, "exp2": 4, "log": 8, "div": 9, "sqrt": 8, "rsqrt": 4, "tanh": 16, "erf": 24, "gelu": 30, "pow": 30,
@@ -82,7 +83,7 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     facts = ScalarFacts(kernel, spec)
     place = placement.analyse(kernel)
     layouts = assign_layouts.run(kernel, plans, place, facts, threads)
-    counter = _Counter(kernel, plans, place, layouts, dims)
+    counter = _Counter(kernel, plans, place, layouts, dims, target, threads)
     counter.block(kernel.body, 1.0)
     registers = min(255, _BASE_REGISTERS + counter.live_registers())
     shared = counter.shared_bytes()
@@ -136,8 +137,11 @@ def _tensor_bytes(kernel: KernelIR, sizes: Mapping[str, int]) -> float:
 class _Counter:
     """Issue slots of a thread, bytes of a block, and dependent rounds of global loads, over a kernel's run."""
 
-    def __init__(self, kernel: KernelIR, plans, place, layouts, dims: Mapping[str, int]):  # type: ignore[no-untyped-def]
+    def __init__(  # type: ignore[no-untyped-def]
+        self, kernel: KernelIR, plans, place, layouts, dims: Mapping[str, int], target: Target, threads: int
+    ):
         self.kernel, self.plans, self.place, self.layouts = kernel, plans, place, layouts
+        self.target, self.threads = target, threads
         self.slots = self.bytes = self.latency = 0.0
         self.known: dict[Value, float] = {d.value: float(dims.get(d.name, UNKNOWN_DIM)) for d in kernel.dims}
         self.sizes = {d.name: dims.get(d.name, UNKNOWN_DIM) for d in kernel.dims}
@@ -148,6 +152,20 @@ class _Counter:
             return 0
         elements = self.layouts[v].registers
         return max(1, elements * v.dtype.bytes // 4)  # halves travel in pairs
+
+    def _round(self, loop: For, loads: list[Load]) -> float:
+        """Cycles of one iteration that nothing hides within a CTA."""
+        if not all(map(self._ahead, loads)):
+            return _LATENCY
+        products = [o for o in loop.body.ops if isinstance(o, Dot)]
+        if len(products) != 1:
+            return _PIPELINED
+        stage = sum(self._operand_bytes(load.result) for load in loads)
+        registers = products[0].result.shape[0] * products[0].result.shape[1] // self.threads * 5 // 4 + 72
+        ctas = max(1, self.target.registers_per_sm // (self.threads * min(255, registers)))
+        limit = self.target.shared_per_block if self.kernel.dynshared else STATIC_SHARED_LIMIT
+        stages = min(limit, self.target.shared_per_sm // ctas) // max(1, stage)
+        return _DEEP if stages >= 3 else _PIPELINED if stages == 2 else _LATENCY
 
     def _ahead(self, load: Load) -> bool:
         """Does the load go to shared memory as it is, so that a ring can be filled ahead of its loop?"""
@@ -170,7 +188,7 @@ class _Counter:
             self.block(op.body, times * trips)
             loads = [o for o in op.body.ops if isinstance(o, Load)]
             if loads:
-                self.latency += times * trips * (_PIPELINED if all(map(self._ahead, loads)) else _LATENCY)
+                self.latency += times * trips * self._round(op, loads)
         elif isinstance(op, While):
             self.block(op.condition, times * 8)
             self.block(op.body, times * 8)

@@ -212,8 +212,9 @@ Y_ARGS = (tensor("Y", written=True, read=False),)
 
 @pytest.mark.parametrize("check", (True, False))
 def test_an_endless_loop_without_helpers_ends_at_the_time_limit(check: bool) -> None:
-    start = time.monotonic()
     y = np.zeros(32, np.float32)
+    emulator.run(program(SPIN, Y_ARGS), {"Y": y}, dims={}, timeout=0.1, check=check)  # what follows is compiled
+    start = time.monotonic()
     result = emulator.run(program(SPIN, Y_ARGS), {"Y": y}, dims={}, timeout=0.4, check=check)
     assert 0.4 <= time.monotonic() - start < 5
     assert [r.kind for r in result.reports] == ["timeout"]
@@ -233,9 +234,11 @@ def test_a_deadlock_is_reported_at_once() -> None:
   if (ph_tid() < 32) ph_bar_sync(1, 64);
   Y[ph_tid()] = 1.f;
 }"""
-    start = time.monotonic()
-    result = emulator.run(program(body, Y_ARGS, threads=64), {"Y": np.zeros(64, np.float32)}, dims={}, timeout=30)
-    assert time.monotonic() - start < 5
+    for _ in range(2):  # the second time it is compiled
+        start = time.monotonic()
+        result = emulator.run(program(body, Y_ARGS, threads=64), {"Y": np.zeros(64, np.float32)}, dims={}, timeout=30)
+        seconds = time.monotonic() - start
+    assert seconds < 5
     assert [(r.kind, r.line) for r in result.reports] == [("deadlock", 2)]
     assert "threads 0-31 wait at barrier 1" in result.reports[0].text
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from kbench import cli as kbench_cli
 from kbench import device, gpu, host
 from kbench.bench import Bench, Case
-from kbench.benches import NAMES, get_bench
+from kbench.benches import NAMES, get_benches
 from kbench.protocol import Timing
 from kbench.results import CSV_COLUMNS
 from kbench.roofline import DeviceInfo, Peaks
@@ -57,7 +57,7 @@ def test_without_a_device_everything_is_checked_and_nothing_timed() -> None:
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     checked = [line for line in lines[1:] if line.startswith(NAMES)]
-    assert len(checked) == sum(2 * len(get_bench(n).host_cases({})) for n in NAMES)
+    assert len(checked) == sum(2 * len(b.host_cases({})) for n in NAMES for b in get_benches(n))
     assert all(line.endswith(" ok") for line in checked)
     assert "nothing was timed" in lines[-1]
 
@@ -83,6 +83,27 @@ def test_results_are_not_written_without_a_device(tmp_path: Path) -> None:
     assert result.exit_code == 0 and "nothing is written" in result.stdout
     assert list(tmp_path.iterdir()) == []
     assert kbench("--bench", "saxpy_fp32", "--backend", "reference", "--csv").stdout.strip() == ",".join(CSV_COLUMNS)
+
+
+@pytest.mark.usefixtures("no_device")
+def test_cases_are_selected() -> None:
+    def cases(*wanted: str) -> list[str]:
+        args = [a for text in wanted for a in ("--case", text)]
+        result = kbench("--bench", "attention", "--bench", "gemm_fp32", "--backend", "reference", "--json", *args)
+        assert result.exit_code == 0, result.output
+        return [row["case"] for row in json.loads(result.stdout)]
+
+    assert cases("d32 BF16") == ["B1 H1 M32 N64 D32 bf16", "B1 H4 HK2 M19 N45 D32 bf16"]
+    assert cases("M32 N64 D32 f16") == ["B1 H1 M32 N64 D32 f16"], "a whole label means that case alone"
+    assert cases("B1 H1 M32", "K29") == [
+        "B1 H1 M32 N64 D32 f16",
+        "B1 H1 M32 N64 D32 f16 causal",
+        "B1 H1 M32 N64 D32 bf16",
+        "B1 H1 M32 N64 D32 f32",
+        "M50 N37 K29 f32",
+    ]
+    nothing = kbench("--bench", "gemm_fp32", "--backend", "reference", "--case", "K30")
+    assert nothing.exit_code == 2 and "'K30'" in nothing.stderr and "M50 N37 K29 f32" in nothing.stderr
 
 
 @pytest.mark.usefixtures("no_device")
@@ -190,7 +211,7 @@ def test_results_are_merged_into_their_files(tmp_path: Path) -> None:
     assert [(r["case"], r["peer"], r["ratio"]) for r in rows] == [("M4096 N4096 K4096 f32", "cublas", 0.9)]
     table = (tmp_path / "results" / "results.csv").read_text().splitlines()
     assert table[0] == "benchmark,impl,precision,gflops,peak_gflops,pct_of_peak"
-    assert len(table) == 1 + 2 * len(NAMES)
+    assert len(table) == 1 + sum(2 for n in NAMES for b in get_benches(n) if b.in_table)
     assert "ratio" in result.stdout and "0.900" in result.stdout and "copy 4200 GB/s" in result.stdout
 
 
@@ -223,6 +244,40 @@ def test_without_a_device_nothing_is_searched() -> None:
     result = kbench("--bench", "saxpy_fp32", "--backend", "reference", "--search")
     assert result.exit_code == 0 and "nothing was searched" in result.stdout
     assert kbench("--fresh").exit_code == 2
+
+
+@pytest.mark.usefixtures("peaks_seen")
+def test_selected_cases_on_a_device(tmp_path: Path) -> None:
+    """One case of many; the table of all benches shows the first case only, whichever ran last."""
+    out = tmp_path / "results" / "h200"
+    assert kbench("--bench", "gemm_fp16", "--case", "8192", "--out", str(out)).exit_code == 0
+    assert [r["case"] for r in json.loads((out / "gemm_fp16.json").read_text())] == ["M8192 N8192 K8192 f16"]
+    assert not (tmp_path / "results" / "results.csv").exists()
+    assert kbench("--bench", "gemm_fp16", "--out", str(out)).exit_code == 0
+    rows = json.loads((out / "gemm_fp16.json").read_text())
+    assert {(r["case"], r["unit"]) for r in rows} == {
+        ("M4096 N4096 K4096 f16", "fp16tcf32acc"),
+        ("M8192 N8192 K8192 f16", "fp16tcf32acc"),
+    }
+    table = (tmp_path / "results" / "results.csv").read_text().splitlines()
+    assert [line.split(",")[:4] for line in table[1:]] == [
+        ["gemm_fp16", impl, "fp16", f"{2e-9 * 4096**3 / (us * 1e-6):.1f}"]
+        for impl, us in (("phobos", 100.0), ("cublas", 90.0))
+    ]
+
+
+@pytest.mark.usefixtures("peaks_seen")
+def test_what_was_measured_is_kept_when_a_run_ends_early(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_case = gpu.run_case
+
+    def broken(bench: Bench, case: Case, *args: Any, **options: Any) -> gpu.Outcome:
+        if case.dims["M"] == 8192:
+            raise KeyboardInterrupt
+        return run_case(bench, case, *args, **options)
+
+    monkeypatch.setattr(gpu, "run_case", broken)
+    assert kbench("--bench", "gemm_fp16", "--out", str(tmp_path / "h200")).exit_code != 0
+    assert len(json.loads((tmp_path / "h200" / "gemm_fp16.json").read_text())) == 1
 
 
 @pytest.mark.usefixtures("peaks_seen")

@@ -41,6 +41,7 @@ ROW = Row(
     tflops=34.4,
     gbps=None,
     peak=66.9,
+    unit="fp32",
     pct_of_peak=51.4,
     rel_l2=3e-7,
     max_abs=1e-4,

@@ -83,14 +83,14 @@ LARGE = (
 
 @pytest.mark.parametrize("text", LARGE, ids=lambda text: ascii(text[:24]))
 def test_large_and_odd(text: str) -> None:
-    start = time.perf_counter()
+    start = time.process_time()
     check(text)
-    assert time.perf_counter() - start < 10
+    assert time.process_time() - start < 10
 
 
 def test_a_megabyte_of_garbage() -> None:
     rnd = random.Random(7)
     for alphabet in ("".join(map(chr, range(1, 256))), "abc (){}[]=+-*/<>@.,:;\n", "x = ( \n"):
-        start = time.perf_counter()
+        start = time.process_time()
         check("".join(rnd.choices(alphabet, k=10**6)))
-        assert time.perf_counter() - start < 20
+        assert time.process_time() - start < 20
