@@ -111,6 +111,10 @@ class Bench:
     dtypes: Mapping[str, str] = field(default_factory=dict)
     in_table: bool = True
 
+    def stands_for_all(self, case: Case) -> bool:
+        """Is this the case that the table of all benches shows?"""
+        return self.in_table and case in (self.cases[0], self.quick_cases[0])
+
     def __post_init__(self) -> None:
         if self.bound not in (COMPUTE, MEMORY):
             raise ValueError(f"{self.name}: bound is {COMPUTE!r} or {MEMORY!r}, not {self.bound!r}")

@@ -198,9 +198,10 @@ def _gpu(
             say(note)
         good = good and outcome.good
         rows.extend(outcome.rows)
-        csv_rows.extend(outcome.csv)
+        lines = outcome.csv if bench.stands_for_all(case) else ()
+        csv_rows.extend(lines)
         if out is not None and not quick:  # case by case, so that a run that is cut short keeps what it has
-            _record(Path(out), bench.name, case.label, outcome)
+            _record(Path(out), bench.name, case.label, outcome, lines)
     if rows:
         say("\n" + _gpu_table(rows))
     _write(rows, csv_rows, csv_path, json_path)
@@ -209,7 +210,7 @@ def _gpu(
     return good
 
 
-def _record(out: Path, name: str, case: str, outcome: Outcome) -> None:
+def _record(out: Path, name: str, case: str, outcome: Outcome, lines: Sequence[CsvRow]) -> None:
     """Merges the rows, the log of the search and the lines of the table into their files."""
     from kbench import results
 
@@ -220,9 +221,9 @@ def _record(out: Path, name: str, case: str, outcome: Outcome) -> None:
         path = out / "search" / f"{name}.json"
         found = {case: outcome.search}
         results.write_new(path, results.merged_search(results.read_old(path), found, str(path)))
-    if outcome.csv:
+    if lines:
         path = out.parent / "results.csv"
-        results.write_new(path, results.merged_csv(results.read_old(path), outcome.csv, str(path)))
+        results.write_new(path, results.merged_csv(results.read_old(path), lines, str(path)))
 
 
 def _gpu_table(rows: Sequence[Row]) -> str:

@@ -120,7 +120,7 @@ def run_case(
     over = any(r.pct_of_peak is not None and r.pct_of_peak > 105.0 for r in rows)
     if over and set(variant.kinds) <= {"ieee"}:  # rounded products run on another unit than the one it is rated by
         notes.append(f"{bench.name}: above 105 % of the stated peak; the clock or the peak is wrong (--peak-fp32 ...)")
-    csv = tuple(_csv(bench, case, peaks, timings)) if in_table(bench, case) else ()
+    csv = tuple(_csv(bench, case, peaks, timings))
     return Outcome(rows=tuple(rows), csv=csv, notes=tuple(notes), good=good, search=found)
 
 
@@ -223,11 +223,6 @@ def _rows(
             )
         )
     return out
-
-
-def in_table(bench: Bench, case: Case) -> bool:
-    """Is this the case that stands for its bench in the table of all benches?"""
-    return bench.in_table and case.label in (bench.cases[0].label, bench.quick_cases[0].label)
 
 
 def _csv(bench: Bench, case: Case, peaks: Peaks, timings: Mapping[str, Timing]) -> list[CsvRow]:

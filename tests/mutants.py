@@ -1,4 +1,7 @@
-"""Mutants of an emitted text: one barrier or one guard deleted at a time."""
+"""Mutants of an emitted text: one barrier or one guard deleted at a time.
+
+`mutants` gives each as a text of its own; `switched` gives one text that holds them all, so that it compiles once.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,9 @@ _ORDERING = re.compile(r"\bph_(?!cp_async)\w*(?:sync|bar_|fence|wait|commit|arri
 # Conditions under which one thread of several acts: the owner of a replicated element, or the first thread.
 _OWNER = re.compile(r"\bif \((owner_\d+|tid == 0)\)")
 _GUARD = re.compile(r"\bPH_GUARD\(")
+_SIGNATURE = re.compile(r"\bPH_KERNEL\w*\([^()]*\)\s*\w+\(")
+SWITCH = "ph_mutant"
+"""The parameter of a switched text: the number of the mutant to be, or -1 for none."""
 
 
 @dataclass(frozen=True)
@@ -33,13 +39,44 @@ class Mutant:
 def mutants(body: str) -> Iterator[Mutant]:
     """Every mutant of `body`: a synchronising statement removed, or a mask taken as true: the condition of a PH_GUARD,
     or that a thread owns an element."""
+    for kind, start, end in _places(_blank_comments(body)):
+        yield _replace(body, start, end, ";" if kind == "sync" else "true")
+
+
+def switched(body: str) -> tuple[str, tuple[str, ...]]:
+    """(text, labels): the text with one more parameter, the `int` SWITCH, at the end, which says which of the mutants
+    it is; their labels are in the order of `mutants`."""
     code = _blank_comments(body)
+    inserts: list[tuple[int, str]] = []
+    for number, (kind, start, end) in enumerate(_places(code)):
+        if kind == "sync":
+            inserts += [(start, f"{{ if ({SWITCH} != {number}) "), (end, " }")]
+        elif kind == "owner":
+            inserts += [(start, f"({SWITCH} == {number} || "), (end, ")")]
+        else:
+            inserts += [(start + len("PH_GUARD("), f"{SWITCH} == {number} || ("), (end - 1, ")")]
+    signature = _SIGNATURE.search(code)
+    if signature is None:
+        raise ValueError("there is no kernel in the text")
+    closing = _closing(code, signature.end() - 1)
+    if any(at < closing for at, _ in inserts):
+        raise ValueError("a mutant lies outside of the kernel")
+    comma = ", " if code[signature.end() : closing].strip() else ""
+    out, last = [], 0
+    for at, text in sorted([*inserts, (closing, f"{comma}const int {SWITCH}")], key=lambda i: i[0]):
+        out += [body[last:at], text]
+        last = at
+    return "".join([*out, body[last:]]), tuple(m.label for m in mutants(body))
+
+
+def _places(code: str) -> Iterator[tuple[str, int, int]]:
+    """(kind, start, end) of everything that a mutant changes, in a text without comments."""
     for match in _SYNCHRONISATION.finditer(code):
-        yield _replace(body, match.start(), match.end(), ";")
+        yield "sync", match.start(), match.end()
     for match in _OWNER.finditer(code):
-        yield _replace(body, match.start(1), match.end(1), "true")
+        yield "owner", match.start(1), match.end(1)
     for match in _GUARD.finditer(code):
-        yield _replace(body, match.start(), _closing(code, match.end() - 1) + 1, "true")
+        yield "guard", match.start(), _closing(code, match.end() - 1) + 1
 
 
 def unmatched_synchronisation(body: str) -> list[str]:

@@ -8,7 +8,7 @@ from phobos.codegen.expressions import PRIMARY, Environment, expression, linear_
 from phobos.codegen.writer import Writer
 from phobos.ir.abi import StrideArg
 from phobos.ir.c_names import c_identifier, c_type
-from phobos.ir.scheduled import ForStmt, Schedule, walk
+from phobos.ir.scheduled import ForStmt, Schedule, Stmt, walk
 from phobos.ir.storage import Buffer, Expr, Fragment, FragmentRef, Literal
 from phobos.ir.types import DType
 from phobos.layout.loops import Nest, plan
@@ -19,6 +19,7 @@ class Printer:
     def __init__(self, schedule: Schedule, writer: Writer):
         self.schedule, self.writer = schedule, writer
         self.threads = ThreadPositions()
+        self.lines: dict[Stmt, tuple[int, int]] = {}  # first and past-the-last line of each statement's text
         self._strides = {(a.tensor, a.axis) for a in schedule.args if isinstance(a, StrideArg)}
 
     # --- names and types -------------------------------------------------------------------

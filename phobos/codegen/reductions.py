@@ -138,7 +138,7 @@ def in_warp(p: Printer, s: ReduceRegisters) -> None:
             step.add(value, index)
             if padded:
                 w.close()
-        for mask in _lane_masks(layout, s.axes):
+        for mask in _lane_masks(layout, s.axes) if s.lanes else ():
             if step.indexed:
                 # Both shuffles come first: all lanes take part in them, whatever they decide afterwards.
                 w.open("")

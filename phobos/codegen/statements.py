@@ -60,7 +60,9 @@ from phobos.transfer.interface import AxisText, GlobalText
 
 def print_all(p: Printer, statements: Iterable[Stmt]) -> None:
     for s in statements:
+        first = p.writer.count
         print_statement(p, s)
+        p.lines[s] = (first, p.writer.count)
 
 
 def print_statement(p: Printer, s: Stmt) -> None:
@@ -163,7 +165,12 @@ def _map(p: Printer, s: Map) -> None:
     target = FragmentRef(s.target.dtype, s.target)
     nest = plan(s.target.layout, p.threads, (s.value, target))
     value = p.element(s.value, nest)
+    if s.unless_one is not None:
+        c, one = s.unless_one, p.literal(1.0, s.unless_one.dtype)
+        w.open(f"if ({' || '.join(f'{c.name}[{i}] != {one}' for i in range(c.layout.registers))})")
     one_liner(w, nest.groups, f"{nest.fragment(target)} = {value};", memory="ph_smem" in value)
+    if s.unless_one is not None:
+        w.close()
 
 
 def _opaque(p: Printer, s: OpaqueFill | OpaqueLoad | OpaqueStore) -> None:

@@ -55,5 +55,10 @@ class Writer:
         self._depth -= 1
         self.line("}")
 
+    @property
+    def count(self) -> int:
+        """Lines so far."""
+        return len(self._lines)
+
     def text(self) -> str:
         return "\n".join(self._lines)

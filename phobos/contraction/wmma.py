@@ -6,10 +6,11 @@ layout through shared memory: 16 rows by `span` columns at a time, each warp in 
 another. The known layout gives a warp the very results that its fragments hold.
 
 Shared memory. Rows of operands are whole 16-byte chunks and, padded, an odd number of them (`padded_pitch`): 16-bit
-operands are loaded as matrices of eight rows of 16 bytes, and 32-bit ones with k contiguous as eight rows of four words,
-which in both cases lie in different banks. Fragments start on 32 bytes, as the instructions ask: 16 rows are whole 256
-bytes, and 16 columns of 16-bit or 8 of 32-bit elements are 32 bytes. Rows of delivered results are 8 or 24 words apart
-modulo 32: stores take four rows of 32 bytes by a half-warp, and reads one row of 128 bytes by a quarter-warp.
+operands are loaded as matrices of eight rows of 16 bytes, and 32-bit ones with k contiguous as eight rows of four
+words, which in both cases lie in different banks. Fragments start on 32 bytes, as the instructions ask: 16 rows are
+whole 256 bytes, and 16 columns of 16-bit or 8 of 32-bit elements are 32 bytes. Rows of delivered results are 8 or 24
+words apart modulo 32: stores take four rows of 32 bytes by a half-warp, and reads one row of 128 bytes by a quarter-
+warp.
 """
 
 from __future__ import annotations

@@ -121,11 +121,16 @@ class LoadScalar(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Map(Stmt):
-    """target[slot] = value(position) for every slot, padding included (values there are meaningless)."""
+    """target[slot] = value(position) for every slot, padding included (values there are meaningless).
+
+    `unless_one`: the value is the target times this fragment, whose registers are mostly all 1; a thread for which they
+    are skips the statement.
+    """
 
     target: Fragment
     value: Expr
     declare: bool = True
+    unless_one: Fragment | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -210,8 +215,8 @@ class ReadShared(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReduceRegisters(Stmt):
-    """Reduction of `value` (over `layout`) along `axes` inside each warp: registers first, then lanes by butterfly
-    shuffles.
+    """Reduction of `value` (over `layout`) along `axes` inside each warp: registers first, then, with `lanes`, lanes by
+    butterfly shuffles.
 
     `targets` has one fragment (value) or two (value and index for argmax/argmin), laid out as `layout` sliced along
     `axes`, whose warp digits are not yet combined. `combine` is the custom function over the scalars a and b.
@@ -224,6 +229,7 @@ class ReduceRegisters(Stmt):
     kind: str
     combine: Expr | None = None
     init: Expr | None = None
+    lanes: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,7 +15,7 @@ from phobos.ir.dims import DimBinary, DimExpr, DimName
 from phobos.ir.printer import print_op, value_names
 from phobos.ir.rules import op_violations
 from phobos.ir.types import DType, ScalarType, TensorType
-from phobos.ir.walk import views
+from phobos.ir.walk import definitions, partial_sum, uses, views, walk
 
 
 class InternalError(AssertionError):
@@ -40,6 +40,8 @@ def violations(kernel: ir.KernelIR) -> list[str]:
     checker.kernel_tables()
     visible = set(checker.params)
     checker.block(kernel.body, visible, _Context(owner=None, carried=None, expected=None))
+    if not checker.found:  # which follows values through a well-formed kernel
+        checker.partial_sums()
     last = kernel.body.ops[-1] if kernel.body.ops else None
     if last is not None and not isinstance(last, ir.Return):
         checker.found.append(f"the kernel's body ends in {type(last).__name__}, not in Return")
@@ -144,6 +146,41 @@ class _Checker:
             for value in op.defined():
                 self.define(value, op)
                 visible.add(value)
+
+    def partial_sums(self) -> None:
+        """Parts of a sum meet nothing but a carried value of one `for`, which starts at zero, is read only to be scaled
+        and added to, and is made whole after the loop."""
+        defs, readers = definitions(self.kernel.body), uses(self.kernel.body)
+        claimed: set[ir.Value] = set()
+        for loop in (op for op in walk(self.kernel.body) if isinstance(op, ir.For)):
+            for number, (param, result) in enumerate(zip(loop.body.params[1:], loop.results, strict=True)):
+                source = partial_sum(loop, number, defs)
+                if source is None:
+                    continue
+                claimed.add(source.result)
+                end = loop.body.ops[-1]
+                assert isinstance(end, ir.Yield)
+                total = defs[end.values[number]]
+                chain = [op for op in readers.get(param, []) if op is not total]
+                steps = [source.result, *(v for op in (*chain, total) for v in op.defined())]
+                if len(readers.get(param, [])) != 1 or any(len(readers[v]) != 1 for v in steps):
+                    self.report(total, f"parts of the sum {self.name(param)} are read where they count as the sum")
+                if any(not isinstance(op, ir.Compute) or op.fn != "mul" or op.result not in total.operands() for op in chain):
+                    self.report(total, f"parts of the sum {self.name(param)} are not only scaled and added to")
+                if any(not isinstance(op, ir.SumParts) for op in readers.get(result, [])):
+                    self.report(loop, f"{self.name(result)} is read in parts after the loop")
+                start = defs.get(loop.inits[number])
+                while isinstance(start, ir.Broadcast):
+                    start = defs.get(start.operand)
+                if not (isinstance(start, ir.Constant) and start.value == 0):
+                    self.report(loop, f"parts of the sum {self.name(param)} do not start at 0")
+        for op in walk(self.kernel.body):
+            if isinstance(op, ir.Reduce) and op.partial and op.result not in claimed:
+                self.report(op, "a partial sum that no loop adds up")
+            elif isinstance(op, ir.SumParts):
+                before = defs.get(op.operand)
+                if not isinstance(before, ir.For) or partial_sum(before, before.results.index(op.operand), defs) is None:
+                    self.report(op, f"{self.name(op.operand)} is no partial sum")
 
     def terminator(self, op: ir.Op, context: _Context) -> None:
         if not isinstance(op, ir.TERMINATORS):

@@ -23,11 +23,13 @@ from phobos.ir.tile import (
     AxisRange,
     Block,
     Break,
+    Compute,
     Continue,
     For,
     KernelIR,
     Op,
     Print,
+    Reduce,
     Return,
     Store,
     Value,
@@ -107,6 +109,18 @@ def defined_in(block: Block) -> set[Value]:
         for op in inner.ops:
             out.update(op.defined())
     return out
+
+
+def partial_sum(loop: For, number: int, defs: Mapping[Value, Op]) -> Reduce | None:
+    """The partial sum that each iteration adds to carried value `number`; None if there is none."""
+    end = loop.body.ops[-1]
+    added = defs.get(end.values[number]) if isinstance(end, Yield) else None
+    if isinstance(added, Compute) and added.fn in ("add", "fma"):
+        for v in added.args:
+            op = defs.get(v)
+            if isinstance(op, Reduce) and op.partial:
+                return op
+    return None
 
 
 def free_values(block: Block) -> tuple[Value, ...]:

@@ -33,6 +33,7 @@ from phobos.ir.tile import (
     Reshape,
     Scan,
     Store,
+    SumParts,
     Value,
     While,
     Yield,
@@ -168,7 +169,7 @@ def _join(op: Op, classes: _Classes) -> None:
     if isinstance(op, Compute):
         for a in op.args:
             classes.join(op.result, a)
-    elif isinstance(op, (Cast, Scan, Insert)):
+    elif isinstance(op, (Cast, Scan, Insert, SumParts)):
         classes.join(op.result, op.operand)
     elif isinstance(op, (For, While)):
         params = op.body.params[1:] if isinstance(op, For) else op.body.params

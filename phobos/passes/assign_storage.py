@@ -43,6 +43,7 @@ from phobos.ir.tile import (
     Return,
     Scan,
     Store,
+    SumParts,
     Transpose,
     Value,
     While,
@@ -132,6 +133,8 @@ def _lower_op(ctx: Lowering, op: Op, lower: control.LowerBlock, loops: list[cont
         elementwise.dot_op(ctx, op)
     elif isinstance(op, Reduce):
         reductions.reduce(ctx, op)
+    elif isinstance(op, SumParts):
+        reductions.sum_parts(ctx, op)
     else:
         table = {
             Load: memory.load, Store: memory.store, Atomic: memory.atomic, Transpose: memory.transpose,

@@ -13,7 +13,7 @@ from phobos.contraction.interface import ContractionPlan, ContractionQuery
 from phobos.contraction.registry import choose
 from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision
-from phobos.ir.tile import Compute, Dot, KernelIR, Load, Op, Reduce
+from phobos.ir.tile import Block, Compute, Dot, For, KernelIR, Load, Op, Reduce, While
 from phobos.ir.walk import definitions, kernel_ops, rewrite_kernel
 from phobos.target import Target
 
@@ -84,14 +84,31 @@ def _registers(kernel: KernelIR, threads: int, target: Target) -> int:
 
 
 def _has_row_statistics(kernel: KernelIR, rows: int) -> bool:
-    """Is something of one value per row computed or applied beside a product with this many rows?"""
-    for op in kernel_ops(kernel):
+    """Is something of one value per row computed beside a product with this many rows, that is in the same iterations? Or
+    are there several products, whose rows should line up where such values are applied to them? What an epilogue does
+    behind the loop of the products is no reason to arrange them otherwise."""
+    loops = _innermost_loops(kernel.body)
+    products = [op for op in loops if isinstance(op, Dot)]
+    beside = {loops[op] for op in products if op.result.shape[0] == rows}
+    for op, loop in loops.items():
+        if loop not in beside:
+            continue
         if isinstance(op, Reduce) and op.axis == 1 and op.operand.shape[:1] == (rows,) and len(op.operand.shape) == 2:
             return True
         if isinstance(op, Compute) and op.result.shape[:1] == (rows,) and any(a.shape == (rows, 1) for a in op.args):
-            if op.result.shape != (rows, 1):
+            if op.result.shape != (rows, 1) and len(products) > 1:
                 return True
     return False
+
+
+def _innermost_loops(block: Block, loop: Op | None = None) -> dict[Op, Op | None]:
+    """Every op of the block or nested in it, and the innermost loop around it."""
+    out: dict[Op, Op | None] = {}
+    for op in block.ops:
+        out[op] = loop
+        for nested in op.blocks():
+            out |= _innermost_loops(nested, op if isinstance(op, (For, While)) else loop)
+    return out
 
 
 def rebind(kernel: KernelIR, plans: Mapping[Dot, ContractionPlan]) -> list[tuple[Dot, ContractionPlan]]:

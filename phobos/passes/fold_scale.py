@@ -7,7 +7,7 @@ disappears where nothing else needs its result: rowmax(c t) is c rowmax(t) exact
 Conditions: c is a scalar known to be positive (a literal, or a parameter whose sign is in the specialization); masked
 elements are -inf (where(mask, c t, -inf)), because a large finite stand-in would not cancel exactly after rescaling; every
 reader of c t is such a maximum or exponential. Otherwise, with c = 1, only the change of base is done, where no finite
-stand-in is involved.
+stand-in is involved. Where r is as large as t, there is nothing to share: exp2((t - r) log2 e), which is 1 for t = r.
 """
 
 from __future__ import annotations
@@ -16,22 +16,25 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
-from phobos.ir.abi import Specialization
-from phobos.ir.tile import Broadcast, Compute, Constant, KernelIR, Op, Reduce, Value
+from phobos.ir.abi import Decision, Specialization
+from phobos.ir.tile import Compute, Constant, KernelIR, Op, Reduce, Value
 from phobos.ir.types import DType, ScalarType
-from phobos.ir.walk import Rewriter, definitions, kernel_ops, remove_dead, uses
+from phobos.ir.walk import Rewriter, kernel_ops, remove_dead
+from phobos.passes.tile_facts import TileFacts
 
 _LOG2E = math.log2(math.e)
 
 
-def run(kernel: KernelIR, spec: Specialization) -> KernelIR:
+def run(kernel: KernelIR, spec: Specialization) -> tuple[KernelIR, tuple[Decision, ...]]:
     analysis = _Analysis(kernel, spec)
-    exps = {op.result: x for op in kernel_ops(kernel) if (x := analysis.exponential(op)) is not None}
-    if not exps:
-        return kernel
+    ops = [op for op in kernel_ops(kernel) if isinstance(op, Compute) and op.fn == "exp" and op.result.is_tile]
+    exps = {op.result: chain for op in ops if (chain := analysis.exponential(op)) is not None}
     scaled = {m for chain in exps.values() for m in chain if analysis.foldable(m)}
+    decisions = tuple(analysis.decision(op, scaled) for op in ops)
+    if not exps:
+        return kernel, decisions
     kernel = _Folder(analysis, exps, scaled).kernel(kernel)
-    return replace(kernel, body=remove_dead(kernel.body))
+    return replace(kernel, body=remove_dead(kernel.body)), decisions
 
 
 def sign_scalars(kernel: KernelIR) -> tuple[str, ...]:
@@ -39,40 +42,19 @@ def sign_scalars(kernel: KernelIR) -> tuple[str, ...]:
     ops = list(kernel_ops(kernel))
     if not any(isinstance(op, Compute) and op.fn in ("exp", "exp2") and op.result.is_tile for op in ops):
         return ()
-    used = {a for op in ops if isinstance(op, Compute) and op.fn == "mul" and op.result.is_tile for a in op.args}
+    defs = {op.result: op for op in ops if isinstance(op, Compute)}
+    used: set[Value] = set()
+    todo = [a for op in ops if isinstance(op, Compute) and op.fn == "mul" and op.result.is_tile for a in op.args]
+    while todo:
+        v = todo.pop()
+        if not v.is_tile and v not in used:
+            used.add(v)
+            if v in defs and defs[v].fn in ("mul", "div"):
+                todo.extend(defs[v].args)
     return tuple(s.name for s in kernel.scalars if s.value in used and s.value.dtype.is_float)
 
 
-class _Analysis:
-    def __init__(self, kernel: KernelIR, spec: Specialization):
-        self.defs = definitions(kernel.body)
-        self.readers = uses(kernel.body)
-        signs = dict(spec.sign)
-        self.positive_params = {s.value for s in kernel.scalars if signs.get(s.name) == 1}
-
-    def positive(self, v: Value) -> bool:
-        if v in self.positive_params:
-            return True
-        op = self.defs.get(v)
-        if isinstance(op, Constant):
-            return float(op.value) > 0
-        return isinstance(op, Compute) and op.fn in ("mul", "div") and all(self.positive(a) for a in op.args)
-
-    def is_minus_inf(self, v: Value) -> bool:
-        op = self.defs.get(v)
-        if isinstance(op, Broadcast):
-            return self.is_minus_inf(op.operand)
-        return isinstance(op, Constant) and float(op.value) == -math.inf
-
-    def product(self, v: Value) -> tuple[Value, Value] | None:
-        """(t, c) if v is a tile t times a positive scalar c."""
-        op = self.defs.get(v)
-        if isinstance(op, Compute) and op.fn == "mul" and v.is_tile and v.dtype is DType.F32:
-            for t, c in (op.args, op.args[::-1]):
-                if t.is_tile and t.shape == v.shape and not c.is_tile and self.positive(c):
-                    return t, c
-        return None
-
+class _Analysis(TileFacts):
     def chain(self, v: Value) -> list[Value] | None:
         """v and the values that it masks with -inf, ending in what is masked; None if a finite stand-in is involved."""
         out = [v]
@@ -87,12 +69,40 @@ class _Analysis:
         """For an approximable exp(x - r) in f32: the chain of x."""
         if not (isinstance(op, Compute) and op.fn == "exp" and op.approximate and op.result.dtype is DType.F32):
             return None
+        inner = self._difference(op)
+        return self.chain(inner.args[0]) if inner is not None else None
+
+    def _difference(self, op: Compute) -> Compute | None:
+        """The op x - r of which `op` alone takes the exponential, where x is no smaller tile than the result."""
         inner = self.defs.get(op.args[0])
         if not (isinstance(inner, Compute) and inner.fn == "sub" and len(self.readers[inner.result]) == 1):
             return None
-        if inner.args[0].shape != op.result.shape or not inner.args[1].is_tile:
-            return None
-        return self.chain(inner.args[0])
+        return inner if inner.args[0].shape == op.result.shape and inner.args[1].is_tile else None
+
+    def decision(self, op: Compute, scaled: set[Value]) -> Decision:
+        """What becomes of an exponential, and why."""
+        chain = self.exponential(op)
+        choice = "unchanged"
+        if chain is None:
+            if not op.approximate or op.result.dtype is not DType.F32:
+                reason = "it may not be approximate"
+            elif self._difference(op) is None:
+                reason = "its argument is not a difference of tiles that it alone reads"
+            else:
+                reason = "what masks its argument is not -inf"
+        elif chain[-1] in scaled:
+            choice, reason = "exp2 of one multiply-add", f"takes over the scale of {chain[-1].name}"
+        else:
+            choice, reason = "exp2, scale not folded", self._why_not(chain[-1])
+        return Decision(stage="algebra", subject=f"exp of {op.result.name}", choice=choice, reason=reason, line=op.span.line)
+
+    def _why_not(self, v: Value) -> str:
+        op = self.defs.get(v)
+        if not (isinstance(op, Compute) and op.fn == "mul"):
+            return f"{v.name} is no product"
+        if self.product(v) is None:
+            return f"{v.name} is not a tile times a scalar known to be positive"
+        return f"{v.name} is also read where the scale counts"
 
     def foldable(self, v: Value) -> bool:
         """v = c t, and all its readers can live with t."""
@@ -156,6 +166,9 @@ class _Folder(Rewriter):
             out.append(Compute(span=op.span, result=v, fn=fn, args=args))
             return v
 
+        if x not in self.raw and x.shape == r.shape:
+            power = compute("mul", op.result, op.args[0], constant(_LOG2E))
+            return (*out, replace(op, fn="exp2", args=(power,)))
         factor = constant(_LOG2E)
         if x in self.raw:
             x, c = self.raw[x]

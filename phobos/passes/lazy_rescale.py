@@ -83,7 +83,8 @@ class _Rescaler(Rewriter):
     def visit(self, op: Op) -> Sequence[Op]:
         if not isinstance(op, Compute):
             return (op,)
-        if op.result in self.corrections and self.corrections[op.result].factor is not None:
+        scaled = self.corrections.get(op.result)
+        if scaled is not None and scaled.factor is not None and op.result in scaled.references:
             return self._scaled_correction(op)
         if op.fn == "mul" and op.result.is_tile and op.result.dtype is DType.F32:
             for x, c in (op.args, op.args[::-1]):
@@ -99,19 +100,19 @@ class _Rescaler(Rewriter):
         out: list[Op] = [op]
         new, old = op.result, match.old
 
-        def compute(fn: str, dtype: DType, *args: Value) -> Value:
-            v = Value(type=replace(new.type, dtype=dtype), name=new.name, span=op.span)
+        def compute(name: str, fn: str, dtype: DType, *args: Value) -> Value:
+            v = Value(type=replace(new.type, dtype=dtype), name=name, span=op.span)
             out.append(Compute(span=op.span, result=v, fn=fn, args=args))
             return v
 
         limit = Value(type=ScalarType(DType.F32), name="lag", span=op.span)
         lag = LAG * math.log(2.0) if match.base == "exp" else LAG
         out.append(Constant(span=op.span, result=limit, value=lag))
-        growth = compute("sub", DType.F32, new, old)
+        growth = compute("growth", "sub", DType.F32, new, old)
         if match.factor is not None:
-            growth = compute("mul", DType.F32, growth, match.factor)
-        keep = compute("le", DType.BOOL, growth, limit)
-        used = compute("where", DType.F32, keep, old, new)
+            growth = compute("growth", "mul", DType.F32, growth, match.factor)
+        keep = compute("keep", "le", DType.BOOL, growth, limit)
+        used = compute(new.name, "where", DType.F32, keep, old, new)
         self.replace_value(new, used)
         return out
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from phobos.ir.abi import Decision
 from phobos.ir.tile import (
     Block,
     Broadcast,
@@ -35,8 +36,10 @@ from phobos.source import Span
 _SWAPPED = {"gt": "lt", "ge": "le"}
 
 
-def run(kernel: KernelIR) -> KernelIR:
-    return _Peeler(kernel).kernel(kernel)
+def run(kernel: KernelIR) -> tuple[KernelIR, tuple[Decision, ...]]:
+    peeler = _Peeler(kernel)
+    kernel = peeler.kernel(kernel)
+    return kernel, tuple(peeler.decisions)
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class _Peeler(Rewriter):
         super().__init__()
         self._defs = definitions(kernel.body)
         self._depth = 0
+        self.decisions: list[Decision] = []
 
     def enter(self, op: Op) -> Op:
         if isinstance(op, (For, While)):
@@ -67,14 +71,17 @@ class _Peeler(Rewriter):
         if isinstance(op, (For, While)):
             self._depth -= 1
             return (op,)
-        if not (self._depth and isinstance(op, Compute) and op.fn == "where" and op.result.is_tile):
+        if not (isinstance(op, Compute) and op.fn == "where" and op.result.is_tile):
             return (op,)
         mask, kept, _ = op.args
         if not mask.is_tile or kept.type != op.result.type or len(op.result.shape) < 2 or 1 in op.result.shape:
             return (op,)
+        if not self._depth:
+            return self._decide(op, "in every block", "it is in no loop")
         tests = self._tests(mask)
         if not tests:
-            return (op,)
+            return self._decide(op, "in every iteration", "its condition does not compare positions with scalars")
+        self._decide(op, "skipped where the mask is true everywhere", "positions and scalars tell")
         out: list[Op] = []
         condition = _all_true(tests, op.span, out)
         masked = Value(type=op.result.type, name=op.result.name, span=op.span)
@@ -82,6 +89,11 @@ class _Peeler(Rewriter):
         orelse = Block(ops=(replace(op, result=masked), Yield(span=op.span, values=(masked,))))
         out.append(If(span=op.span, results=(op.result,), condition=condition, then=then, orelse=orelse))
         return out
+
+    def _decide(self, op: Compute, choice: str, reason: str) -> Sequence[Op]:
+        decision = Decision(stage="algebra", subject=f"mask of {op.result.name}", choice=choice, reason=reason, line=op.span.line)
+        self.decisions.append(decision)
+        return (op,)
 
     def _tests(self, mask: Value) -> list[tuple[str, _Bound, _Bound]] | None:
         """(fn, largest left, smallest right) of every comparison that the mask requires; None if it is something else."""

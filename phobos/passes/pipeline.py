@@ -20,7 +20,9 @@ from phobos.passes import (
     fold_scale,
     hoist,
     hoist_operands,
+    lazy_rescale,
     pack_shared,
+    partial_sums,
     peel_masks,
     place_barriers,
     placement,
@@ -78,20 +80,31 @@ def choose(
     return Chosen(kernel, threads, bound, (thread_decision, *contraction_decisions))
 
 
-def algebra(kernel: KernelIR, spec: Specialization, observe: Observer = _ignore) -> KernelIR:
-    """What the numeric contract allows once the kinds of products are known."""
-    kernel = approximate.run(kernel)
-    observe("approximate", kernel)
-    if kernel.options.fold != "off":
-        kernel = fold_scale.run(kernel, spec)
-        observe("fold_scale", kernel)
-    if kernel.options.peel != "off":
-        kernel = peel_masks.run(kernel)
-        observe("peel_masks", kernel)
+def algebra(
+    kernel: KernelIR, spec: Specialization, observe: Observer = _ignore, *, fast: bool = False
+) -> tuple[KernelIR, tuple[Decision, ...]]:
+    """What the numeric contract allows once the kinds of products are known. `fast`: precision = fast."""
+    # lazy_rescale and partial_sums recognise exponentials as written, so they come before fold_scale.
+    steps: tuple[tuple[str, str | None, Callable[[KernelIR], tuple[KernelIR, tuple[Decision, ...]]]], ...] = (
+        ("approximate", None, approximate.run),
+        ("lazy_rescale", "rescale", lambda k: lazy_rescale.run(k, spec, fast=fast)),
+        ("partial_sums", "sums", lambda k: partial_sums.run(k, spec)),
+        ("fold_scale", "fold", lambda k: fold_scale.run(k, spec)),
+        ("peel_masks", "peel", peel_masks.run),
+    )
+    decisions: list[Decision] = []
+    for name, option, step in steps:
+        if option is not None and getattr(kernel.options, option) == "off":
+            reason = f"the option {option} = off"
+            decisions.append(Decision(stage="algebra", subject=name, choice="off", reason=reason, line=kernel.span.line))
+            continue
+        kernel, made = step(kernel)
+        decisions.extend(made)
+        observe(name, kernel)
     kernel = simplify.run(kernel, spec.overlap)
     kernel = hoist.run(kernel, spec.overlap)
     observe("algebra", kernel)
-    return kernel
+    return kernel, tuple(decisions)
 
 
 def run(
@@ -105,7 +118,8 @@ def run(
 ) -> Lowered:
     """Runs every pass in order; `observe` sees the state after each. Raises CompileError for what cannot be lowered."""
     chosen = choose(kernel, target, spec, observe)
-    kernel, threads = algebra(chosen.kernel, spec, observe), chosen.threads
+    fast = fast_math or chosen.kernel.options.precision == "fast"
+    (kernel, algebra_decisions), threads = algebra(chosen.kernel, spec, observe, fast=fast), chosen.threads
     plans = dict(choose_contractions.rebind(kernel, chosen.plans))
     facts = ScalarFacts(kernel, spec)
     place = placement.analyse(kernel)
@@ -116,7 +130,7 @@ def run(
         kernel, spec, facts, place, layouts, plans, threads, debug=debug, fast_math=fast_math
     )
     layout_decisions = describe.layout_decisions(layouts, reasons, place)
-    schedule = replace(schedule, decisions=(*chosen.decisions, *layout_decisions, *schedule.decisions))
+    schedule = replace(schedule, decisions=(*chosen.decisions, *algebra_decisions, *layout_decisions, *schedule.decisions))
     observe("assign_storage", schedule)
     schedule = _stage_and_pack(schedule, kernel, target)
     observe("pack_shared", schedule)

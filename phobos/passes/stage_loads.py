@@ -275,9 +275,11 @@ class _Stager:
         Iteration: steps 0 .. n - 2, each loading its successor first, copies for later behind the first; wait, barrier, next
         stage, its step 0; last step.
         """
-        if len(rest) != 1 or not isinstance(rest[0], Contract):
+        # A product reads no scalars: those that only placed the loads are computed where these are started now.
+        work = [s for s in rest if not (isinstance(s, SetScalar) and s.declare)]
+        if len(work) != 1 or not isinstance(work[0], Contract):
             return None
-        product = rest[0]
+        product = work[0]
         plan = product.plan
         if not (isinstance(product.a, Buffer) and isinstance(product.b, Buffer)):
             return None

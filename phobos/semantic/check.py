@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers as numbers_abc
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from phobos.diagnostics import CompileError, Diagnostic, nearest
 from phobos.ir.options import LaunchOptions, ScheduleOptions
@@ -53,8 +53,9 @@ def check_kernel_with_warnings(
     consts: Mapping[str, Choice] | None = None,
     *,
     strict_space: bool = True,
+    observe: Callable[[Context, ast.Stmt, int], None] | None = None,
 ) -> tuple[KernelIR, tuple[Diagnostic, ...]]:
-    """As `check_kernel`, with the warnings."""
+    """As `check_kernel`, with the warnings. `observe`: see Context."""
     reporter = Reporter()
     kernel = next((k for k in module.kernels if k.name.id == name), None)
     if kernel is None:
@@ -70,7 +71,9 @@ def check_kernel_with_warnings(
             module.source,
         )
     try:
-        ir = _check(module, kernel, dict(config or {}), dict(dtypes or {}), dict(consts or {}), strict_space, reporter)
+        ir = _check(
+            module, kernel, dict(config or {}), dict(dtypes or {}), dict(consts or {}), strict_space, reporter, observe
+        )  # fmt: skip
         reporter.warnings.extend(lint.kernel_warnings(kernel))
     except RecursionError:
         ir = None
@@ -102,6 +105,7 @@ def _check(
     consts: dict[str, Choice],
     strict: bool,
     reporter: Reporter,
+    observe: Callable[[Context, ast.Stmt, int], None] | None = None,
 ) -> KernelIR | None:
     constants = file_constants(module, reporter)
     check_file_names(module, constants, reporter)
@@ -124,7 +128,7 @@ def _check(
     c = Context(
         module=module, reporter=reporter, dtypes=types, file_scope=file_scope, scope=scope, builder=BlockBuilder(),
         masks=masks, tensorcore=sig.attributes.tensorcore, evaluate_node=expressions.evaluate,
-        run_block=statements.run,
+        run_block=statements.run, observe=observe,
     )  # fmt: skip
     tensors, scalars, dims, dim_names = _parameters(c, kernel, sig, names, words, dim_values)
     launch = resolve.resolve_launch(sig.attributes, names, reporter)

@@ -92,6 +92,9 @@ class Context:
     named: set[Value] = field(default_factory=set)
     evaluate_node: "Callable[[Context, ast.Expr], Entity] | None" = None
     run_block: "Callable[[Context, tuple[ast.Stmt, ...]], bool] | None" = None
+    # Sees every statement but control flow once its ops are emitted: (context, statement, number of its first op in the
+    # current block). It may emit ops of its own.
+    observe: "Callable[[Context, ast.Stmt, int], None] | None" = None
 
     def __post_init__(self) -> None:
         self.functions = {f.name.id: f for f in reversed(self.module.functions)}

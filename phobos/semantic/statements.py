@@ -38,6 +38,7 @@ def run(c: Context, statements: tuple[ast.Stmt, ...]) -> bool:
 
 
 def _statement(c: Context, node: ast.Stmt) -> bool:
+    first = len(c.builder.ops)
     if isinstance(node, ast.Let):
         _let(c, node)
     elif isinstance(node, ast.Var):
@@ -51,6 +52,8 @@ def _statement(c: Context, node: ast.Stmt) -> bool:
         _expression(c, node)
     else:
         return control.statement(c, node)
+    if c.observe is not None:
+        c.observe(c, node, first)
     return False
 
 

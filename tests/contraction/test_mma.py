@@ -104,8 +104,16 @@ def test_gemm_of_many_shapes(tiles: tuple[int, int, int, int]) -> None:
     assert_product(arguments["C"], a, b)
 
 
-@pytest.mark.parametrize("depth, br, bc, threads", ((48, 32, 32, 64), (80, 32, 16, 64), (96, 64, 32, 128)))
-@pytest.mark.parametrize("kind", ("f16", "bf16", "f32 as f16", "f32 as tf32"))
+@pytest.mark.parametrize(
+    "kind, depth, br, bc, threads",
+    (
+        ("f16", 48, 32, 32, 64),
+        ("f16", 96, 64, 32, 128),
+        ("bf16", 80, 32, 16, 64),
+        ("f32 as f16", 80, 32, 16, 64),
+        ("f32 as tf32", 48, 32, 32, 64),
+    ),
+)
 def test_attention(kind: str, depth: int, br: int, bc: int, threads: int) -> None:
     text = flash_text(kind, depth, MMA).replace("@options", "@dynshared\n@options")
     kernel = kernel_of(text, (("BR", br), ("BC", bc)), threads)

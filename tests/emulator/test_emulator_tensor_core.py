@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from emulator.executors import Run, executors
-from emulator.support import Out, Shape, Tma, from_bf16, kernel_text, to_bf16
+from emulator.support import Out, Shape, Tma, emulate, from_bf16, kernel_text, to_bf16
 
 RNG = np.random.default_rng(2)
 SCHEDULES = (0, 1)
@@ -110,6 +110,21 @@ def test_wmma_tf32_in_all_memory_layouts(run: Run, sched: int) -> None:
     rounded = [((v.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32).astype(np.float64) for v in (a, b)]
     assert np.allclose(d, 2 * (rounded[0] @ rounded[1] + start), rtol=0, atol=1e-5)
     assert not np.allclose(d, 2 * (a.astype(np.float64) @ b + start), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("start, pitch, wrong", ((0, 16, False), (16, 24, False), (8, 16, True), (0, 20, True)))
+def test_wmma_tiles_must_be_aligned(start: int, pitch: int, wrong: bool) -> None:
+    text = f"""PH_KERNEL(32, 1) k(ph_global<float> Y) {{
+  const int lane = ph_tid();
+  const ph_shared<ph_half> s = ph_smem<ph_half>(0);
+  for (int i = lane; i < 512; i += 32) s[i] = ph_f2h(1.f);
+  ph_syncwarp();
+  ph_wmma_a<ph_half, false> a;
+  ph_wmma_load_a<{start}>(a, s, {pitch});
+  Y[lane] = 0.f;
+}}"""
+    result = emulate(text, "k", Shape(shared=1024), [Out(np.zeros(32, np.float32))])
+    assert [r.kind for r in result.reports] == (["misaligned"] if wrong else [])
 
 
 @executors

@@ -94,7 +94,7 @@ def test_cases_are_selected() -> None:
         return [row["case"] for row in json.loads(result.stdout)]
 
     assert cases("d32 BF16") == ["B1 H1 M32 N64 D32 bf16", "B1 H4 HK2 M19 N45 D32 bf16"]
-    assert cases("M32 N64 D32 f16") == ["B1 H1 M32 N64 D32 f16"], "a whole label means that case alone"
+    assert cases("B1 H1 M32 N64 D32 f16") == ["B1 H1 M32 N64 D32 f16"], "a whole label means that case alone"
     assert cases("B1 H1 M32", "K29") == [
         "B1 H1 M32 N64 D32 f16",
         "B1 H1 M32 N64 D32 f16 causal",

@@ -12,8 +12,8 @@ import pytest
 
 from kbench import gpu
 from kbench.bench import Bench, Peer, Prepared, Tensor
-from kbench.benches import get_bench
-from kbench.device import random_array
+from kbench.benches import NAMES, get_bench, get_benches
+from kbench.device import BF16_NAN, bf16_to_float64, random_array
 from kbench.protocol import Call, Plan
 from kbench.roofline import DeviceInfo, Peaks
 from phobos.kernel import Kernel
@@ -23,11 +23,13 @@ PLAN = Plan(warmup_calls=1, warmup_seconds=0.0, rounds=3, calls=2, graph_below_u
 INFO = DeviceInfo(
     name="test device", capability=(9, 0), sm_count=1, clock_hz=1e9, l2_bytes=1 << 20, driver="580", cuda="13.0"
 )
-PEAKS = Peaks(flops={"fp32": 20e12}, copy_bytes=4e12)
+PEAKS = Peaks(flops={"fp32": 20e12, "fp16tcf32acc": 300e12}, copy_bytes=4e12)
+BENCHES = [bench for name in NAMES for bench in get_benches(name)]
+each_bench = pytest.mark.parametrize("bench", BENCHES, ids=lambda b: f"{b.name}-{b.cases[0].label}")
 
 
 class ArrayDevice:
-    """NumPy arrays; every call takes 100 us."""
+    """NumPy arrays, bf16 as bits; every call takes 100 us."""
 
     info = INFO
     backend = "reference"
@@ -41,10 +43,10 @@ class ArrayDevice:
         return buffer.copy()
 
     def poison(self, buffer: Any) -> None:
-        buffer.fill(np.nan)
+        buffer.fill(BF16_NAN if buffer.dtype == np.uint16 else np.nan)
 
     def float64(self, buffer: Any) -> Any:
-        return buffer.astype(np.float64)
+        return bf16_to_float64(buffer) if buffer.dtype == np.uint16 else buffer.astype(np.float64)
 
     def copy_call(self, bytes_moved: int) -> Call:
         return lambda: None
@@ -66,22 +68,22 @@ def small(name: str) -> tuple[Bench, Any]:
     return bench, bench.host_cases({})[0]
 
 
-@pytest.mark.parametrize("name", ["saxpy_fp32", "softmax_fp32", "gemm_fp32", "flash_fp32"])
-def test_a_case_without_torch(name: str) -> None:
-    bench, case = small(name)
+@each_bench
+def test_a_case_without_torch(bench: Bench) -> None:
+    case = bench.host_cases({})[0]
     found = gpu.run_case(bench, case, ArrayDevice(), PEAKS, config={}, plan=PLAN)
     assert found.good
     (row,) = found.rows
-    assert (row.bench, row.case, row.impl, row.peer, row.ratio) == (name, case.label, "phobos", None, None)
+    assert (row.bench, row.case, row.impl, row.peer, row.ratio) == (bench.name, case.label, "phobos", None, None)
     assert (row.median_us, row.min_us, row.max_us) == pytest.approx((100.0, 100.0, 100.0))
     assert row.rel_l2 < max(bench.tolerance.values()) and row.config.items() >= dict(case.config).items()
     assert row.device == "test device" and row.driver == "580" and row.searched is False
     if bench.bound == "memory":
         assert row.gbps == pytest.approx(bench.bytes(case) / 100e-6 / 1e9) and row.tflops is None
-        assert row.peak == pytest.approx(4000)
+        assert (row.peak, row.unit) == (pytest.approx(4000), "copy")
     else:
         assert row.tflops == pytest.approx(bench.flops(case) / 100e-6 / 1e12) and row.gbps is None
-        assert row.peak == pytest.approx(20)
+        assert (row.peak, row.unit) == (pytest.approx(PEAKS.flops[bench.unit] * 1e-12), bench.unit)
     (line,) = found.csv
     assert line.gflops == pytest.approx(bench.flops(case) / 100e-6 / 1e9)
     assert line.pct_of_peak == pytest.approx(row.pct_of_peak)
@@ -161,7 +163,10 @@ class TorchCpuDevice(ArrayDevice):
         self.torch = self.xp = torch
 
     def random(self, spec: Tensor, seed: int) -> Any:
-        return self.torch.from_numpy(random_array(spec, seed))
+        array = random_array(spec, seed)
+        if spec.dtype == "bf16":
+            return self.torch.from_numpy(array.view(np.int16)).view(self.torch.bfloat16)
+        return self.torch.from_numpy(array)
 
     def clone(self, buffer: Any) -> Any:
         return buffer.clone()
@@ -173,15 +178,21 @@ class TorchCpuDevice(ArrayDevice):
         return buffer.double()
 
 
-@pytest.mark.parametrize("name", ["saxpy_fp32", "softmax_fp32", "gemm_fp32", "flash_fp32"])
-def test_a_case_beside_its_peers(name: str) -> None:
+@each_bench
+def test_a_case_beside_its_peers(bench: Bench) -> None:
     torch = pytest.importorskip("torch")
-    bench, case = small(name)
+    case = bench.host_cases({})[0]
+    if case.consts.get("causal"):  # torch lines up the first query with the first key: as many of both
+        case = dataclasses.replace(case, dims={**case.dims, "N": case.dims["M"]})
     found = gpu.run_case(bench, case, TorchCpuDevice(torch), PEAKS, config={}, plan=PLAN)
     assert found.good, found.notes
-    assert [r.peer for r in found.rows] == [p.name for p in bench.peers]
-    assert all(r.ratio == pytest.approx(1.0) and r.peer_median_us == pytest.approx(100.0) for r in found.rows)
-    assert [c.impl for c in found.csv] == ["phobos", *(p.name for p in bench.peers if p.name != "copy")]
+    peers = [p.name for p in bench.peers if p.name not in ("cudnn", "mem_efficient")]  # which the CPU lacks
+    assert [r.peer for r in found.rows] == (peers or [None])
+    assert all(r.ratio == pytest.approx(1.0) and r.peer_median_us == pytest.approx(100.0) for r in found.rows if peers)
+    assert [c.impl for c in found.csv] == ["phobos", *(name for name in peers if name != "copy")]
+    for name in ("cudnn", "mem_efficient"):
+        said = any(f"peer {name} cannot run" in note for note in found.notes)
+        assert said == (name in [p.name for p in bench.peers])
 
 
 def test_a_peer_that_differs_is_not_timed() -> None:

@@ -7,8 +7,9 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from kbench.bench import Tensor
 from kbench.benches import NAMES
-from kbench.device import DeviceArray, DriverDevice, open_device
+from kbench.device import DeviceArray, DriverDevice, bf16_to_float64, open_device, random_array
 from phobos.cli import cli
 from phobos.runtime.module import device_available, get_driver
 
@@ -43,4 +44,10 @@ def test_buffers() -> None:
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     buffer = DeviceArray(get_driver(), array)
     np.testing.assert_array_equal(buffer.read(), array)
+    driver = DriverDevice(get_driver())
+    spec = Tensor(shape=(100,), dtype="bf16")
+    bits = driver.random(spec, 3)
+    np.testing.assert_array_equal(driver.float64(driver.clone(bits)), bf16_to_float64(random_array(spec, 3)))
+    driver.poison(bits)
+    assert np.isnan(driver.float64(bits)).all()
     assert open_device().info.name

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from mutants import mutants, unmatched_synchronisation
+import re
+
+import pytest
+from mutants import SWITCH, mutants, switched, unmatched_synchronisation
 
 BODY = """\
 #line 3 "PH_GUARD(x)"
@@ -38,3 +41,36 @@ def test_mutants_of_a_text() -> None:
         assert BODY.split("\n")[mutant.line - 1].replace(mutant.what, replacement) == at
         others = [line for i, line in enumerate(BODY.split("\n")) if i != mutant.line - 1]
         assert [line for i, line in enumerate(mutant.body.split("\n")) if i != mutant.line - 1] == others
+
+
+def test_a_switched_text_holds_every_mutant() -> None:
+    kernel = "PH_KERNEL(32, 1) k(ph_global<float> Y, const int N) {\n" + BODY + "}\n"
+    text, labels = switched(kernel)
+    assert labels == tuple(m.label for m in mutants(kernel))
+    assert f"const int N, const int {SWITCH}) {{" in text
+    assert text.count("\n") == kernel.count("\n")
+    for number, mutant in enumerate(mutants(kernel)):
+        fixed = text
+        for other in range(len(labels)):  # the conditions as they are where the switch has this number
+            fixed = fixed.replace(f"{{ if ({SWITCH} != {other}) ", f"{{ if ({'false' if other == number else 'true'}) ")
+            fixed = fixed.replace(f"{SWITCH} == {other} || ", "true || " if other == number else "false || ")
+        line = fixed.split("\n")[mutant.line - 1]
+        wanted = mutant.body.split("\n")[mutant.line - 1]
+        line = re.sub(r"\{ if \(false\) [^;]*; \}", ";", line)
+        line = re.sub(r"\{ if \(true\) ([^;]*;) \}", r"\1", line)
+        line = re.sub(r"PH_GUARD\(true \|\| .*?\)\)(?=\)|;| \?| :)", "true", line) if "GUARD" in mutant.what else line
+        line = re.sub(r"\(true \|\| owner_0\)", "true", line)
+        assert _plain(line) == _plain(wanted), mutant.label
+
+
+def _plain(line: str) -> str:
+    """Without conditions that a switch has turned off."""
+    return re.sub(r"[()\s]", "", line.replace("false || ", ""))
+
+
+def test_a_switched_text_needs_its_mutants_inside_the_kernel() -> None:
+    with pytest.raises(ValueError, match="no kernel"):
+        switched(BODY)
+    with pytest.raises(ValueError, match="outside"):
+        switched(BODY + "PH_KERNEL(32, 1) k() {}\n")
+    assert switched("PH_KERNEL(32, 1) k() {}\n") == (f"PH_KERNEL(32, 1) k(const int {SWITCH}) {{}}\n", ())

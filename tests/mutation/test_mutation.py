@@ -13,10 +13,11 @@ from typing import Any
 
 import harness
 import pytest
-from mutants import mutants, unmatched_synchronisation
+from mutants import SWITCH, switched, unmatched_synchronisation
 
-from phobos.ir.abi import Program
+from phobos.ir.abi import Program, ScalarArg
 from phobos.ir.tile import KernelIR
+from phobos.ir.types import DType
 
 
 @dataclass(frozen=True)
@@ -223,10 +224,13 @@ ENTRIES = [
 ]
 
 
-def _verdict(entry: Entry, program: Program, kernel: KernelIR, arguments: dict[str, Any]) -> str | None:
-    """What shows that this run is wrong, or None."""
+def _verdict(
+    entry: Entry, program: Program, kernel: KernelIR, arguments: dict[str, Any], mutant: int | None = None
+) -> str | None:
+    """What shows that this run is wrong, or None. `mutant` selects one of a switched text."""
     after = harness.copy_arguments(arguments)
-    result = harness.emulate(program, kernel, after, timeout=10.0, opt="-O0")
+    switch = {} if mutant is None else {SWITCH: mutant}
+    result = harness.emulate(program, kernel, {**after, **switch}, timeout=10.0, opt="-O0")
     if result.reports:
         return str(result.reports[0])
     if missing := harness.unwritten(entry.kernel, result):
@@ -250,9 +254,12 @@ def test_every_barrier_and_mask_is_needed(entry: Entry) -> None:
     for arguments in runs:
         assert _verdict(entry, program, kernel, arguments) is None, "the unchanged text must pass"
     assert unmatched_synchronisation(program.body) == []
-    survivors = []
-    for mutant in mutants(program.body):
-        changed = replace(program, body=mutant.body)
-        if not any(_verdict(entry, changed, kernel, arguments) for arguments in runs):
-            survivors.append(mutant.label)
+    body, labels = switched(program.body)
+    changed = replace(program, body=body, args=(*program.args, ScalarArg(name=SWITCH, dtype=DType.I32)))
+    assert _verdict(entry, changed, kernel, runs[0], -1) is None, "the switched text without a mutant must pass"
+    survivors = [
+        label
+        for number, label in enumerate(labels)
+        if not any(_verdict(entry, changed, kernel, arguments, number) for arguments in runs)
+    ]
     assert survivors == []

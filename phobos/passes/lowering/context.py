@@ -42,6 +42,7 @@ class Scope:
 
     last_use: dict[Value, int]
     local: set[Value]  # values defined in this block, whose registers may be reused here once dead
+    in_loop: bool = False  # in the body of a loop, directly or not
     index: int = 0
     converted: dict[tuple[Value, RegisterLayout], Fragment] = field(default_factory=dict)
 
@@ -107,8 +108,10 @@ class Lowering:
 
     # --- scopes ----------------------------------------------------------------------------
 
-    def enter(self, block: Block) -> Scope:
-        scope = Scope(self.placement.last_uses(block), set(block.params))
+    def enter(self, block: Block, *, loop: bool = False) -> Scope:
+        """`loop`: the block runs once for each iteration of a loop."""
+        in_loop = loop or bool(self.scopes and self.scope.in_loop)
+        scope = Scope(self.placement.last_uses(block), set(block.params), in_loop)
         self.scopes.append(scope)
         return scope
 

@@ -148,7 +148,7 @@ def _body(
     ctx: Lowering, block: Block, params: tuple[Value, ...], places: tuple[Place, ...], span: Span, lower: LowerBlock, loops: list[Loop]
 ) -> tuple[Stmt, ...]:
     with ctx.collect() as out:
-        ctx.enter(block)
+        ctx.enter(block, loop=True)
         loops.append(Loop(places))
         _bind(ctx, params, places)
         for p in params:
@@ -191,7 +191,7 @@ def _end(ctx: Lowering, op: For, result: Value, place: Place) -> Place:
 def while_op(ctx: Lowering, op: While, lower: LowerBlock, loops: list[Loop]) -> None:
     places = _place_inits(ctx, op, op.body.params)
     with ctx.collect() as head:
-        ctx.enter(op.condition)
+        ctx.enter(op.condition, loop=True)
         _bind(ctx, op.condition.params, places)
         ctx.scope.local.clear()  # the body reads the carried values after the condition has
         *_, end = op.condition.ops

@@ -189,13 +189,25 @@ def materialise(ctx: Lowering, v: Value, value: Expr, span: Span, reusable: tupl
         if old.is_tile and old not in ctx.placement.inlined and ctx.dies_here(old):
             fragment = ctx.fragments.get(old)
             if fragment is not None and fragment.layout == layout and fragment.dtype is v.dtype:
-                ctx.emit(Map(span=span, target=fragment, value=value, declare=False))
+                factor = _factor_near_one(ctx, v, value, fragment)
+                ctx.emit(Map(span=span, target=fragment, value=value, declare=False, unless_one=factor))
                 ctx.bind(v, fragment)
                 return fragment
     fragment = ctx.new_fragment(v.name, v.dtype, layout)
     ctx.emit(Map(span=span, target=fragment, value=value))
     ctx.bind(v, fragment)
     return fragment
+
+
+def _factor_near_one(ctx: Lowering, v: Value, value: Expr, target: Fragment) -> Fragment | None:
+    """The factor by which `value` multiplies `target`, if v is a product that is to be skipped where that is 1."""
+    op = ctx.placement.defs.get(v)
+    if not (isinstance(op, Compute) and op.unless_one and isinstance(value, Apply) and value.fn == "mul"):
+        return None
+    for x, c in (value.args, value.args[::-1]):
+        if isinstance(x, FragmentRef) and x.fragment is target and isinstance(c, FragmentRef):
+            return c.fragment
+    return None
 
 
 def leaves(ctx: Lowering, v: Value) -> tuple[Value, ...]:
@@ -263,7 +275,8 @@ def accumulate(ctx: Lowering, op: Compute) -> None:
         if candidate.layout == plan.c_layout and candidate.dtype is product.dtype:
             target = candidate
             if not (isinstance(value, FragmentRef) and value.fragment is target):
-                ctx.emit(Map(span=op.span, target=target, value=value, declare=False))
+                factor = _factor_near_one(ctx, other, value, target)
+                ctx.emit(Map(span=op.span, target=target, value=value, declare=False, unless_one=factor))
             break
     if target is None:
         target = ctx.new_fragment(op.result.name, product.dtype, plan.c_layout)
@@ -282,7 +295,7 @@ def _contract_opaque(ctx: Lowering, op: Dot, plan: OpaquePlan, target: Fragment,
     """target = a @ b or target += a @ b by way of opaque accumulators."""
     place = opaque.fresh(ctx, op.result.name, plan, op.span)
     _contract(ctx, op, place)
-    reason = "elements of its sum are read in each iteration" if add else "elements of the product are read"
+    reason = "the tile that it is added to is read or changed otherwise too" if add else "elements of it are read"
     opaque.deliver(ctx, place, target, op.span, add=add, reason=reason)
 
 

@@ -172,7 +172,7 @@ def _widened(ctx: Lowering, op: Store, source: Fragment) -> Fragment:
     layout, item = source.layout, source.dtype.bytes
     vector = 1 if ctx.kernel.options.vectorize == "off" else ctx.facts.vector(op.view)
     run = layout.contiguous_run(layout.rank - 1)
-    if len(ctx.scopes) > 1 or vector * item < 16 or run * item >= 8 or layout.registers * item < 64:
+    if ctx.scope.in_loop or vector * item < 16 or run * item >= 8 or layout.registers * item < 64:
         return source
     wide = blocked(layout.shape, ctx.threads // 32, vector)
     return convert(ctx, source, wide, op.value.name, op.span)

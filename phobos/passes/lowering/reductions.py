@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from phobos.ir.scheduled import Map, ReduceCollect, ReducePublish, ReduceRegisters
 from phobos.ir.storage import Apply, Buffer, Convert, Expr, Fragment, FragmentRef, ScalarRef
-from phobos.ir.tile import Block, Cast, Compute, Constant, Reduce, Yield
+from phobos.ir.tile import Block, Cast, Compute, Constant, For, Reduce, SumParts, Yield
 from phobos.ir.types import DType
-from phobos.layout.register import RegisterLayout
+from phobos.ir.walk import partial_sum
+from phobos.layout.register import Digit, RegisterLayout
 from phobos.layout.shared import SharedLayout
 from phobos.passes.lowering.context import Lowering
 from phobos.passes.lowering.elementwise import convert, scalar_op, tile_expr
@@ -28,27 +29,81 @@ def reduce(ctx: Lowering, op: Reduce) -> None:
         sliced = sliced.sliced(axis)
     combine, init = _combine(ctx, op)
     index = op.kind in ("argmax", "argmin")
-    targets = (ctx.new_fragment(op.result.name, wide, sliced),)
+    targets: tuple[Fragment, ...] = (ctx.new_fragment(op.result.name, wide, sliced),)
     if index:
         targets = (*targets, ctx.new_fragment(op.result.name, DType.I32, sliced))
+    partial = op.partial and keeps_parts(ctx, op)
     ctx.emit(
         ReduceRegisters(
-            span=op.span, targets=targets, value=value, layout=layout, axes=axes, kind=op.kind, combine=combine, init=init
-        )
+            span=op.span, targets=targets, value=value, layout=layout, axes=axes, kind=op.kind, combine=combine, init=init,
+            lanes=not partial,
+        )  # fmt: skip
     )
-    parts = warp_parts(layout, axes)
-    if parts > 1:
-        scratch = tuple(_scratch(ctx, op.result.name, t, parts) for t in targets)
-        ctx.emit(ReducePublish(span=op.span, scratch=scratch, sources=targets, source_layout=layout, axes=axes))
-        whole = tuple(ctx.new_fragment(op.result.name, t.dtype, sliced) for t in targets)
-        ctx.emit(
-            ReduceCollect(
-                span=op.span, targets=whole, scratch=scratch, source_layout=layout, axes=axes, kind=op.kind,
-                combine=combine, init=init,
-            )  # fmt: skip
-        )
-        targets = whole
+    if not partial:
+        targets = _across_warps(ctx, op, targets, layout, axes, combine, init)
     _finish(ctx, op, targets[-1])
+
+
+def _across_warps(
+    ctx: Lowering, op: Reduce | SumParts, partial: tuple[Fragment, ...], layout: RegisterLayout, axes: tuple[int, ...],
+    combine: Expr | None = None, init: Expr | None = None,
+) -> tuple[Fragment, ...]:  # fmt: skip
+    """The results of warps combined through a scratch tile, where several hold parts of a line."""
+    parts = warp_parts(layout, axes)
+    if parts == 1:
+        return partial
+    kind = op.kind if isinstance(op, Reduce) else "sum"
+    scratch = tuple(_scratch(ctx, op.result.name, t, parts) for t in partial)
+    ctx.emit(ReducePublish(span=op.span, scratch=scratch, sources=partial, source_layout=layout, axes=axes))
+    whole = tuple(ctx.new_fragment(op.result.name, t.dtype, t.layout) for t in partial)
+    ctx.emit(
+        ReduceCollect(
+            span=op.span, targets=whole, scratch=scratch, source_layout=layout, axes=axes, kind=kind, combine=combine,
+            init=init,
+        )  # fmt: skip
+    )
+    return whole
+
+
+def keeps_parts(ctx: Lowering, op: Reduce) -> bool:
+    """May every thread keep its part of a partial sum? Only if the sums lie as the reduction leaves them: a change of
+    layout would move one replica and lose the others."""
+    assert op.axis is not None
+    return ctx.layout(op.result) == ctx.layout(op.operand).sliced(op.axis)
+
+
+def sum_parts(ctx: Lowering, op: SumParts) -> None:
+    """Adds up what the threads hold of each line of a carried partial sum."""
+    loop = ctx.placement.defs[op.operand]
+    assert isinstance(loop, For)
+    source = partial_sum(loop, loop.results.index(op.operand), ctx.placement.defs)
+    assert source is not None and source.axis is not None
+    fragment = ctx.fragments[op.operand]
+    if not keeps_parts(ctx, source):
+        ctx.bind(op.result, fragment)
+        return
+    layout, axes = _parts_layout(ctx.layout(source.operand), source.axis), (source.axis,)
+    target = ctx.new_fragment(op.result.name, fragment.dtype, fragment.layout)
+    value = FragmentRef(fragment.dtype, fragment)
+    ctx.emit(ReduceRegisters(span=op.span, targets=(target,), value=value, layout=layout, axes=axes, kind="sum"))
+    (target,) = _across_warps(ctx, op, (target,), layout, axes)
+    ctx.bind(op.result, target)
+
+
+def _parts_layout(layout: RegisterLayout, axis: int) -> RegisterLayout:
+    """The layout of the parts of lines along `axis`: one element for each lane and warp that holds some of a line."""
+    strides: dict[int, int] = {}
+    extent = 1
+    for d in sorted((d for d in (*layout.lane, *layout.warp) if d.axis == axis), key=lambda d: d.stride):
+        strides[d.stride] = extent
+        extent *= d.extent
+
+    def renumbered(digits: tuple[Digit, ...]) -> list[Digit]:
+        return [Digit(axis, d.extent, strides[d.stride]) if d.axis == axis else d for d in digits]
+
+    shape = tuple(extent if a == axis else n for a, n in enumerate(layout.shape))
+    registers = [d for d in layout.reg if d.axis != axis]
+    return RegisterLayout.make(shape, registers, renumbered(layout.lane), renumbered(layout.warp))
 
 
 def _finish(ctx: Lowering, op: Reduce, fragment: Fragment) -> None:
