@@ -57,6 +57,12 @@ _TARGETS = {
 ARCHITECTURES: tuple[str, ...] = tuple(_TARGETS)
 DEFAULT_ARCH = "sm_90a"
 _ALIASES = {"sm_90": "sm_90a", "sm_100": "sm_100a", "sm_120": "sm_120a", "sm_87": "sm_86"}
+# Names of devices, by what to write for them.
+_DEVICES = {
+    "t4": "sm_75", "a100": "sm_80", "a10": "sm_86", "a40": "sm_86", "l4": "sm_89", "l40": "sm_89", "l40s": "sm_89",
+    "h100": "sm_90a", "h200": "sm_90a", "gh200": "sm_90a", "hopper": "sm_90a", "ampere": "sm_80", "ada": "sm_89",
+    "b200": "sm_100a", "blackwell": "sm_100a",
+}  # fmt: skip
 
 
 def get_target(arch: str) -> Target:
@@ -68,13 +74,13 @@ def get_target(arch: str) -> Target:
     name = _ALIASES.get(name, name)
     if name in _TARGETS:
         return _TARGETS[name]
-    guess = nearest(name, _TARGETS)
+    guess = _DEVICES.get(arch.lower()) or nearest(name, _TARGETS)
+    help = f"did you mean {guess!r}?" if guess else None
+    number = name.removeprefix("sm_").rstrip("af")
+    if number.isdigit() and 10 <= int(number) < 75:
+        help = "the oldest that is supported is sm_75 (Turing)"
     raise CompileError(
-        Diagnostic(
-            code="PH0901",
-            message=f"unknown architecture {arch!r}; known: {', '.join(_TARGETS)}",
-            help=f"did you mean {guess!r}?" if guess else None,
-        )
+        Diagnostic(code="PH0901", message=f"unknown architecture {arch!r}; known: {', '.join(_TARGETS)}", help=help)
     )
 
 

@@ -16,7 +16,13 @@ from phobos.ir.types import DType
 from phobos.ir.walk import kernel_ops, rewrite_kernel, uses
 
 _NARROW = frozenset({DType.F16, DType.BF16})
-_PASSING = frozenset({"mul", "where", "div", "neg", "add", "sub", "fma"})
+# Functions that pass a small relative error on as such, up to cancellation, which the rounding of the text has as well.
+_PASSING = frozenset(
+    {
+        "mul", "where", "div", "neg", "add", "sub", "fma", "max", "min", "clamp", "abs", "sqrt", "rsqrt", "tanh", "sigmoid",
+        "erf", "gelu",
+    }
+)  # fmt: skip
 _NARROW_KINDS = frozenset({"f16", "bf16"})
 
 

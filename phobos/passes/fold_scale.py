@@ -1,4 +1,5 @@
 """fold_scale: exp(c * t - r) becomes exp2(fma(t, c log2 e, -r log2 e)), one multiply-add and one approximate exponential.
+So does exp((t - r) * c), whatever c is, and both in base 2.
 
 Precondition: approximable exponentials are marked. Postcondition: the same meaning under the numeric contract for those
 (relative error |c t| 2^-23 more, below f16's for scores under 2^12); others are untouched. The multiplication by c
@@ -22,12 +23,12 @@ from phobos.ir.types import DType, ScalarType
 from phobos.ir.walk import Rewriter, kernel_ops, remove_dead
 from phobos.passes.tile_facts import TileFacts
 
-_LOG2E = math.log2(math.e)
+_BASES = {"exp": math.log2(math.e), "exp2": 1.0}  # the exponential as a power of 2
 
 
 def run(kernel: KernelIR, spec: Specialization) -> tuple[KernelIR, tuple[Decision, ...]]:
     analysis = _Analysis(kernel, spec)
-    ops = [op for op in kernel_ops(kernel) if isinstance(op, Compute) and op.fn == "exp" and op.result.is_tile]
+    ops = [op for op in kernel_ops(kernel) if isinstance(op, Compute) and op.fn in _BASES and op.result.is_tile]
     exps = {op.result: chain for op in ops if (chain := analysis.exponential(op)) is not None}
     scaled = {m for chain in exps.values() for m in chain if analysis.foldable(m)}
     decisions = tuple(analysis.decision(op, scaled) for op in ops)
@@ -66,18 +67,41 @@ class _Analysis(TileFacts):
         return out
 
     def exponential(self, op: Op) -> list[Value] | None:
-        """For an approximable exp(x - r) in f32: the chain of x."""
-        if not (isinstance(op, Compute) and op.fn == "exp" and op.approximate and op.result.dtype is DType.F32):
+        """For an approximable exp(x - r) or exp((x - r) * c) in f32: the chain of x. None where there is nothing to fold."""
+        if not (isinstance(op, Compute) and op.fn in _BASES and op.approximate and op.result.dtype is DType.F32):
             return None
-        inner = self._difference(op)
-        return self.chain(inner.args[0]) if inner is not None else None
+        found = self.difference(op)
+        if found is None:
+            return None
+        inner, factors = found
+        chain = self.chain(inner.args[0])
+        if op.fn == "exp2" and not factors and (chain is None or self.product(chain[-1]) is None):
+            return None
+        return chain
 
-    def _difference(self, op: Compute) -> Compute | None:
-        """The op x - r of which `op` alone takes the exponential, where x is no smaller tile than the result."""
+    def difference(self, op: Compute) -> tuple[Compute, tuple[Value, ...]] | None:
+        """The op x - r of which `op` alone takes the exponential, where x is no smaller tile than the result, and the
+        scalars by which the difference is multiplied before."""
+        factors: list[Value] = []
         inner = self.defs.get(op.args[0])
-        if not (isinstance(inner, Compute) and inner.fn == "sub" and len(self.readers[inner.result]) == 1):
-            return None
-        return inner if inner.args[0].shape == op.result.shape and inner.args[1].is_tile else None
+        while isinstance(inner, Compute) and len(self.readers[inner.result]) == 1:
+            if inner.fn == "sub":
+                fits = inner.args[0].shape == op.result.shape and inner.args[1].is_tile
+                return (inner, tuple(factors)) if fits else None
+            scaled = self._scaled(inner)
+            if scaled is None:
+                return None
+            factors.append(scaled[1])
+            inner = self.defs.get(scaled[0])
+        return None
+
+    def _scaled(self, op: Compute) -> tuple[Value, Value] | None:
+        """(t, c) if the op multiplies a tile t by a scalar c of any sign."""
+        if op.fn == "mul":
+            for t, c in (op.args, op.args[::-1]):
+                if t.is_tile and t.shape == op.result.shape and not c.is_tile:
+                    return t, c
+        return None
 
     def decision(self, op: Compute, scaled: set[Value]) -> Decision:
         """What becomes of an exponential, and why."""
@@ -86,15 +110,19 @@ class _Analysis(TileFacts):
         if chain is None:
             if not op.approximate or op.result.dtype is not DType.F32:
                 reason = "it may not be approximate"
-            elif self._difference(op) is None:
+            elif self.difference(op) is None:
                 reason = "its argument is not a difference of tiles that it alone reads"
+            elif op.fn == "exp2":
+                reason = "there is no scale to fold"
             else:
                 reason = "what masks its argument is not -inf"
         elif chain[-1] in scaled:
             choice, reason = "exp2 of one multiply-add", f"takes over the scale of {chain[-1].name}"
+        elif (found := self.difference(op)) is not None and found[1]:
+            choice, reason = "exp2 of one multiply-add", f"takes over the scale {found[1][0].name} of the difference"
         else:
             choice, reason = "exp2, scale not folded", self._why_not(chain[-1])
-        return Decision(stage="algebra", subject=f"exp of {op.result.name}", choice=choice, reason=reason, line=op.span.line)
+        return Decision(stage="algebra", subject=f"{op.fn} of {op.result.name}", choice=choice, reason=reason, line=op.span.line)
 
     def _why_not(self, v: Value) -> str:
         op = self.defs.get(v)
@@ -115,12 +143,19 @@ class _Analysis(TileFacts):
             if isinstance(op, Compute) and op.fn == "where" and op.args[1] is v and self.is_minus_inf(op.args[2]):
                 if self._readers_fold(op.result):
                     continue
-            if isinstance(op, Compute) and op.fn == "sub" and op.args[0] is v:
-                next_ops = self.readers.get(op.result, [])
-                if len(next_ops) == 1 and self.exponential(next_ops[0]) is not None:
-                    continue
+            if isinstance(op, Compute) and op.fn == "sub" and op.args[0] is v and self._ends_in_exponential(op):
+                continue
             return False
         return True
+
+    def _ends_in_exponential(self, op: Compute) -> bool:
+        """Is the op read only by an exponential that takes part, perhaps multiplied by scalars on the way?"""
+        readers = self.readers.get(op.result, [])
+        if len(readers) != 1 or not isinstance(reader := readers[0], Compute):
+            return False
+        if reader.fn == "mul":
+            return self._scaled(reader) is not None and self._ends_in_exponential(reader)
+        return self.exponential(reader) is not None
 
 
 class _Folder(Rewriter):
@@ -148,12 +183,15 @@ class _Folder(Rewriter):
                 Compute(span=op.span, result=op.result, fn="mul", args=(largest, c)),
             )
         if isinstance(op, Compute) and op.result in self.exps:
-            inner = self.a.defs[op.args[0]]
-            assert isinstance(inner, Compute)
-            return self._exponential(op, self.value(inner.args[0]), self.value(inner.args[1]))
+            found = self.a.difference(op)
+            assert found is not None
+            inner, factors = found
+            return self._exponential(op, inner, tuple(self.value(c) for c in factors))
         return (op,)
 
-    def _exponential(self, op: Compute, x: Value, r: Value) -> Sequence[Op]:
+    def _exponential(self, op: Compute, inner: Compute, factors: tuple[Value, ...]) -> Sequence[Op]:
+        """The exponential of (x - r) times all factors."""
+        x, r = (self.value(a) for a in inner.args)
         out: list[Op] = []
 
         def constant(value: float) -> Value:
@@ -166,14 +204,23 @@ class _Folder(Rewriter):
             out.append(Compute(span=op.span, result=v, fn=fn, args=args))
             return v
 
+        def times(value: float, scalars: tuple[Value, ...]) -> Value:
+            """value * scalars[0] * ..., computed once where these do not change."""
+            product = constant(value)
+            for c in scalars:
+                product = compute("mul", c, c, product)
+            return product
+
+        base = _BASES[op.fn]
         if x not in self.raw and x.shape == r.shape:
-            power = compute("mul", op.result, op.args[0], constant(_LOG2E))
+            power = compute("mul", op.result, self.value(inner.result), times(base, factors))
             return (*out, replace(op, fn="exp2", args=(power,)))
-        factor = constant(_LOG2E)
+        own = factors
         if x in self.raw:
             x, c = self.raw[x]
-            factor = compute("mul", c, c, factor)
-        shift = compute("mul", r, r, constant(-_LOG2E))
+            own = (c, *factors)
+        factor = times(base, own)
+        shift = compute("mul", r, r, times(-base, factors))
         power = compute("fma", op.result, x, factor, shift)
         out.append(replace(op, fn="exp2", args=(power,)))
         return out

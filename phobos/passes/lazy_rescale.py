@@ -3,18 +3,18 @@
 Precondition: kinds of products fixed, approximable exponentials marked. Postcondition: the same meaning up to rounding.
 
 An online softmax carries m (the maximum so far) and tiles that are sums of p = exp(x - m) times something, which it
-multiplies by exp(m_old - m) whenever m changes. Any other reference r in place of m gives tiles that differ by the factor
-exp(m - r) in each row, and a quotient of two of them is the same. So r = where(mnew - r <= T, r, mnew): the old reference
-stays while exp(mnew - r) <= 2^8, hence p <= 2^8, which no 16-bit type overflows. The correction is then exactly 1 in almost
-every iteration, and the multiplications by it are marked `unless_one`. Minus infinity takes the new maximum at once (the
-difference is inf or NaN), and so does NaN, which therefore reaches the results as before.
+multiplies by exp(m_old - m) whenever m changes. Any other reference r in place of m gives tiles that differ by the
+factor exp(m - r) in each row, and a quotient of two of them is the same. So r = where(mnew - r <= T, r, mnew): the old
+reference stays while exp(mnew - r) <= 2^8, hence p <= 2^8, which no 16-bit type overflows. The correction is then
+exactly 1 in almost every iteration, and the multiplications by it are marked `unless_one`. Minus infinity takes the new
+maximum at once (the difference is inf or NaN), and so does NaN, which therefore reaches the results as before.
 
-Conditions, all read off the loop by an abstract interpretation that must understand every op it meets: the carried maximum
-occurs only in exp(x - m), in exp(m_old - m) (either one scaled by a positive scalar), in the guard where(m == -inf, c, m)
-and, after the loop, in m + log(l); x is bounded by the new maximum; what is computed from p is linear in it and mixes no
-rows; carried sums are multiplied by the correction once; after the loop they meet only in quotients (where(l == 0, 1, l)
-and max(l, tiny) may stand for l, if l is the sum of p); no p is rounded to an 8-bit type; every exponential is one that may
-be approximate, because a kernel in IEEE f32 keeps the rounding of its text.
+Conditions, all read off the loop by an abstract interpretation that must understand every op it meets: the carried
+maximum occurs only in exp(x - m), in exp(m_old - m) (both perhaps scaled by a positive scalar), in the guard
+where(m == -inf, c, m) and, after the loop, in m + log(l); x is bounded by the new maximum; what is computed from p is
+linear in it and mixes no rows; carried sums are multiplied by the correction once; after the loop they meet only in
+quotients (where(l == 0, 1, l) and max(l, tiny) may stand for l, if l is the sum of p); no p is rounded to an 8-bit type;
+every p is one that may be approximate, because a kernel in IEEE f32 keeps the rounding of its text.
 
 Independently of this, a carried tile that is multiplied by exp(m - max(m, ...)) is marked `unless_one`.
 """
@@ -29,10 +29,11 @@ from phobos.ir.abi import Decision, Specialization
 from phobos.ir.tile import Compute, Constant, For, KernelIR, Op, Value
 from phobos.ir.types import DType, ScalarType
 from phobos.ir.walk import Rewriter, kernel_ops, remove_dead
-from phobos.passes.softmax_loops import SoftmaxLoop, Unfit, check_results, running_maxima
+from phobos.passes.softmax_loops import SoftmaxLoop, Unfit, running_maxima
+from phobos.passes.softmax_results import check_results
 from phobos.passes.tile_facts import TileFacts
 
-# What the reference may lag behind, as a power of two of p: far inside f16 (65504), whose subnormal numbers get no closer.
+# By what power of two in p the reference may lag behind. 2^8 is far inside f16, and p only gets larger by it.
 LAG = 8.0
 
 
@@ -63,8 +64,8 @@ def run(kernel: KernelIR, spec: Specialization, *, fast: bool = False) -> tuple[
 
 
 def _decision(loop: For, slot: int, choice: str, reason: str) -> Decision:
-    value = loop.body.params[1 + slot]
-    return Decision(stage="algebra", subject=f"running maximum {value.name}", choice=choice, reason=reason, line=loop.span.line)
+    subject = f"running maximum {loop.body.params[1 + slot].name}"
+    return Decision(stage="algebra", subject=subject, choice=choice, reason=reason, line=loop.span.line)
 
 
 class _Rescaler(Rewriter):
@@ -117,7 +118,7 @@ class _Rescaler(Rewriter):
         return out
 
     def _scaled_correction(self, op: Compute) -> Sequence[Op]:
-        """exp(c m_old - c m) as exp(c (m_old - m)), which is exactly 1 for equal maxima even if the C++ compiler contracts."""
+        """exp(c m_old - c m) as exp(c (m_old - m)): exactly 1 for equal maxima even where the C++ compiler contracts."""
         match = self.corrections[op.result]
         assert match.factor is not None
         reference = self.value(match.references[op.result])

@@ -1,4 +1,4 @@
-"""What a loop with a running maximum does with it: an abstract interpretation for lazy_rescale, which says what is proved.
+"""What a loop with a running maximum does with it: an abstract interpretation for lazy_rescale.
 
 Every value that depends on the running maximum gets a kind; a value without one is invariant: it does not change if
 another reference stands for the maximum. An op for which there is no rule ends the analysis with a reason.
@@ -6,17 +6,15 @@ another reference stands for the maximum. An op for which there is no rule ends 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from phobos.ir.tile import Broadcast, Cast, Compute, Dot, For, KernelIR, Op, Reduce, Transpose, Value, Yield
+from phobos.ir.tile import Broadcast, Cast, Compute, Dot, For, Op, Reduce, Transpose, Value, Yield
 from phobos.ir.types import DType
-from phobos.ir.walk import defined_in, kernel_ops, walk
+from phobos.ir.walk import defined_in, walk
 from phobos.passes.tile_facts import TileFacts, leaves_early
 
 _P_BOUND = 512.0  # p <= 2^8 but for rounding
 _F16_MAX = 65504.0
-_TINY = 0.5  # a sum that has seen a maximum is at least 1
 
 
 class Unfit(Exception):
@@ -71,10 +69,10 @@ class Carried:
 
 @dataclass(frozen=True)
 class Linear:
-    """Scales with exp(-reference), the reference of an element being chosen by its position along the axes `rows`.
+    """Scales with exp(-reference), where the position along the axes `rows` says which reference is an element's.
 
-    `bound`: no element is larger, if known. `terms`: what it is the plain sum of, if that is all it is: exponentials, and
-    carried sums by their slots.
+    `bound`: no element is larger, if known. `terms`: what it is the plain sum of, if that is all it is: exponentials,
+    and carried sums by their slots.
     """
 
     rows: frozenset[int]
@@ -130,12 +128,12 @@ def _maximum(facts: TileFacts, v: Value) -> tuple[set[Value], list[Value]]:
     return inner, leaves
 
 
-def _shown(op: Op) -> str:
+def shown(op: Op) -> str:
     name = op.fn if isinstance(op, Compute) else type(op).__name__.lower()
     return f"{name} (line {op.span.line})"
 
 
-class _Rules:
+class Rules:
     """Kinds of values, and the rules that hold inside and after a loop."""
 
     def __init__(self, facts: TileFacts):
@@ -147,7 +145,7 @@ class _Rules:
 
     def unfit(self, op: Op) -> Unfit:
         names = [v.name for v in op.operands() if v in self.kinds]
-        return Unfit(f"{names[0]} is used in {_shown(op)}")
+        return Unfit(f"{names[0]} is used in {shown(op)}")
 
     def linear(self, op: Op) -> Linear:
         """The result of an op of which some operands are linear and the others invariant."""
@@ -157,7 +155,7 @@ class _Rules:
             raise self.unfit(op)
         rows = found[0].rows
         if any(k.rows != rows for k in found):
-            raise Unfit(f"rows meet other rows in {_shown(op)}")
+            raise Unfit(f"rows meet other rows in {shown(op)}")
         if isinstance(op, Compute):
             return self._linear_compute(op, kinds, found)
         (k,) = found if len(found) == 1 else (None,)
@@ -173,7 +171,7 @@ class _Rules:
             return replace(k, rows=frozenset(swapped.get(a, a) for a in rows), terms=None)
         if isinstance(op, Reduce) and op.kind == "sum" and op.axis is not None:
             if op.axis in rows:
-                raise Unfit(f"rows are added up in {_shown(op)}")
+                raise Unfit(f"rows are added up in {shown(op)}")
             return Linear(rows, None, k.terms)
         if isinstance(op, Dot):
             return self._product(op, k)
@@ -211,15 +209,15 @@ class _Rules:
         left = self.kind(op.a) is not None
         summed = 1 if left or op.transpose_b else 0
         if summed in k.rows:
-            raise Unfit(f"rows are added up in {_shown(op)}")
+            raise Unfit(f"rows are added up in {shown(op)}")
         if op.kind in ("f16", "f16x2") and (k.bound is None or k.bound >= _F16_MAX):
-            raise Unfit(f"an operand of {_shown(op)} is rounded to f16, which might overflow")
+            raise Unfit(f"an operand of {shown(op)} is rounded to f16, which might overflow")
         if left:
             return Linear(k.rows)
         return Linear(frozenset({1} if k.rows else ()))
 
 
-class SoftmaxLoop(_Rules):
+class SoftmaxLoop(Rules):
     """A loop that may use a lagging reference for carried value `slot`, as far as its body goes. Raises Unfit.
 
     `sums`: the carried values relative to it, by slot, with their rows; `whole`: those that are the sum of every p.
@@ -340,7 +338,8 @@ class SoftmaxLoop(_Rules):
             for k, other in ((kinds[0], op.args[1]), (kinds[1], op.args[0])):
                 if isinstance(k, (Old, Reference, Gap)):
                     if k.factor is not None or other.is_tile or not self.facts.positive(other):
-                        raise Unfit(f"it is scaled by {other.name} (line {op.span.line}), which is not known to be positive")
+                        where = f"{other.name} (line {op.span.line})"
+                        raise Unfit(f"it is scaled by {where}, which is not known to be positive")
                     return replace(k, factor=other)
                 if isinstance(k, Correction):
                     return self._corrected(op, other)
@@ -350,7 +349,7 @@ class SoftmaxLoop(_Rules):
             other = op.args[1] if isinstance(kinds[0], Correction) else op.args[0]
             corrected = self._corrected(op, other)
             if corrected.rows != kinds[2].rows:
-                raise Unfit(f"rows meet other rows in {_shown(op)}")
+                raise Unfit(f"rows meet other rows in {shown(op)}")
             return Linear(corrected.rows)
         if op.fn == "sub" and isinstance(kinds[1], Reference):
             return self._gap(op, kinds[0], kinds[1])
@@ -359,7 +358,7 @@ class SoftmaxLoop(_Rules):
         return self.linear(op)
 
     def _guard(self, op: Compute, kinds: list[Kind | None]) -> Kind | None:
-        """where(m == -inf, c, m), or the same by `!=` or `>`; and where(m == -inf, 0, exp(...)), of p or the correction."""
+        """where(m == -inf, c, m), or the same by `!=` or `>`; where(m == -inf, 0, p), and the same of the correction."""
         test = self.facts.defs.get(op.args[0])
         if not (isinstance(test, Compute) and test.fn in ("eq", "ne", "gt") and self.facts.is_minus_inf(test.args[1])):
             return None
@@ -381,7 +380,7 @@ class SoftmaxLoop(_Rules):
         if k is None and x in params:
             raise _Restart(params.index(x))
         if not isinstance(k, Carried):
-            raise Unfit(f"{x.name} is multiplied by the correction in {_shown(op)}, but is no carried sum")
+            raise Unfit(f"{x.name} is multiplied by the correction in {shown(op)}, but is no carried sum")
         if len(self.facts.readers[x]) != 1:
             raise Unfit(f"{x.name} is used before it is multiplied by the correction")
         return Linear(self.rows, None, frozenset({k.slot}))
@@ -390,7 +389,7 @@ class SoftmaxLoop(_Rules):
         x: Value | None = op.args[0]
         if isinstance(left, Old):
             if left.factor is not reference.factor:
-                raise Unfit(f"maxima of different scale meet in {_shown(op)}")
+                raise Unfit(f"maxima of different scale meet in {shown(op)}")
             return Gap(None, reference.source, reference.factor)
         if left is not None or x is None:
             raise self.unfit(op)
@@ -413,108 +412,3 @@ class SoftmaxLoop(_Rules):
             raise Unfit(f"{op.result.name} (line {op.span.line}) may not be approximate: it feeds no f16 or bf16")
         self.exponentials.add(op.result)
         return Linear(self.rows, _P_BOUND, frozenset({op.result}))
-
-
-# --- after the loop ------------------------------------------------------------------------------
-
-
-def check_results(facts: TileFacts, kernel: KernelIR, match: SoftmaxLoop, others: Mapping[For, SoftmaxLoop]) -> None:
-    """Raises Unfit unless what becomes of the loop's results is invariant. `others`: loops that may go on with them."""
-    rules = _Results(facts, match, others)
-    for op in kernel_ops(kernel):
-        if any(v in rules.kinds for v in op.operands()):
-            rules.step(op)
-
-
-class _Results(_Rules):
-    def __init__(self, facts: TileFacts, match: SoftmaxLoop, others: Mapping[For, SoftmaxLoop]):
-        super().__init__(facts)
-        self.others = others
-        results = match.loop.results
-        self.rows = match.rows
-        self.kinds[results[match.slot]] = Old()
-        for n, rows in match.sums.items():
-            plain = n in match.whole and _sum_of_all(facts, match, n, others)
-            self.kinds[results[n]] = Linear(rows, None, frozenset({n}) if plain else None)
-
-    def step(self, op: Op) -> None:
-        if isinstance(op, For):
-            return self._loop(op)
-        if len(op.defined()) != 1 or op.blocks():
-            raise self.unfit(op)
-        found = self._compute(op) if isinstance(op, Compute) else self.linear(op)
-        if found is not None:
-            self.kinds[op.defined()[0]] = found
-
-    def _loop(self, op: For) -> None:
-        """Another loop of the kind may go on with the maximum and all sums."""
-        match = self.others.get(op)
-        if match is None:
-            raise self.unfit(op)
-        for n, v in enumerate(op.inits):
-            k = self.kind(v)
-            if k is None and n != match.slot and n not in match.sums:
-                continue
-            if not (isinstance(k, Old) and n == match.slot):
-                if not (isinstance(k, Linear) and match.sums.get(n) == k.rows):
-                    raise self.unfit(op)
-
-    def _compute(self, op: Compute) -> Kind | None:
-        kinds = [self.kind(a) for a in op.args]
-        first = kinds[0]
-        second = kinds[1] if len(kinds) > 1 else None
-        if op.fn == "add":
-            for a, b in ((first, second), (second, first)):
-                if isinstance(a, Old) and isinstance(b, Logarithm) and b.rows == self.rows:
-                    return None
-        if op.fn == "log" and isinstance(first, Linear):
-            return Logarithm(first.rows)
-        if op.fn == "isnan" and isinstance(first, Linear):
-            return None
-        if op.fn in ("eq", "ne", "lt", "le", "gt", "ge") and isinstance(first, Linear):
-            if self.facts.constant(op.args[1]) == 0:
-                return None
-        if op.fn == "div" and isinstance(second, Linear):
-            if first is None:
-                return Inverse(second.rows)
-            if isinstance(first, Linear) and first.rows == second.rows:
-                return None
-        if op.fn == "mul":
-            for a, b in ((first, second), (second, first)):
-                if isinstance(a, Linear) and isinstance(b, Inverse) and a.rows == b.rows:
-                    return None
-        if op.fn in ("where", "max") and (guarded := self._guard(op, kinds)) is not None:
-            return guarded
-        return self.linear(op)
-
-    def _guard(self, op: Compute, kinds: list[Kind | None]) -> Linear | None:
-        """where(l == 0, c, l) and max(l, tiny) where l is the sum of every p: l is 0 only if all p are, at which nothing is
-        relative to anything; and else at least 1, up to rounding."""
-        if op.fn == "max":
-            for k, other in ((kinds[0], op.args[1]), (kinds[1], op.args[0])):
-                value = self.facts.constant(other)
-                if isinstance(k, Linear) and k.terms is not None and value is not None and 0 < value <= _TINY:
-                    return k
-            return None
-        test = self.facts.defs.get(op.args[0])
-        if not (isinstance(test, Compute) and test.fn in ("eq", "ne", "gt") and self.facts.constant(test.args[1]) == 0):
-            return None
-        v, stand_in = (op.args[2], op.args[1]) if test.fn == "eq" else (op.args[1], op.args[2])
-        k = self.kind(v)
-        if test.args[0] is v and isinstance(k, Linear) and k.terms is not None and self.facts.constant(stand_in) is not None:
-            return k
-        return None
-
-
-def _sum_of_all(facts: TileFacts, match: SoftmaxLoop, slot: int, others: Mapping[For, SoftmaxLoop]) -> bool:
-    """Does the sum start at zero, or where another loop of the kind left it?"""
-    init = match.loop.inits[slot]
-    start = facts.constant(init)
-    if start is not None:
-        return start >= 0
-    before = facts.defs.get(init)
-    other = others.get(before) if isinstance(before, For) else None
-    if other is None:
-        return False
-    n = other.loop.results.index(init)
-    return n in other.whole and _sum_of_all(facts, other, n, others)

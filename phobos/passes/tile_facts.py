@@ -59,17 +59,20 @@ class TileFacts:
                     return t, c
         return None
 
-    def equals_minus_inf(self, v: Value) -> Value | None:
-        """w if v is w == -inf."""
-        op = self.defs.get(v)
-        if isinstance(op, Compute) and op.fn == "eq":
-            for w, other in (op.args, op.args[::-1]):
-                if self.is_minus_inf(other):
-                    return w
+    def guarded(self, op: Compute) -> tuple[Value, Value, Value] | None:
+        """(w, c, x) if the op chooses c where w is -inf and x elsewhere: where(w == -inf, c, x), or the other way round with
+        w != -inf or w > -inf (which chooses c where w is NaN, too)."""
+        test = self.defs.get(op.args[0])
+        if not (op.fn == "where" and isinstance(test, Compute)):
+            return None
+        for w, other, fns in ((*test.args, ("eq", "ne", "gt")), (*test.args[::-1], ("eq", "ne", "lt"))):
+            if test.fn in fns and self.is_minus_inf(other):
+                c, x = op.args[1:] if test.fn == "eq" else op.args[:0:-1]
+                return w, c, x
         return None
 
     def not_below(self, b: Value, a: Value) -> bool:
-        """Is b >= a in every element, wherever neither is NaN? True for b = max(a, ...), where(b == -inf, 0, b) too."""
+        """Is b >= a in every element, wherever no NaN is involved? True for b = max(a, ...), where(b == -inf, 0, b) too."""
         if a is b:
             return True
         op = self.defs.get(b)
@@ -78,11 +81,11 @@ class TileFacts:
         if op.fn == "max":
             return any(self.not_below(x, a) for x in op.args)
         if op.fn == "where":
-            condition, then, orelse = op.args
-            if not self.not_below(orelse, a):
-                return False
-            smallest = self.equals_minus_inf(condition)
-            return (smallest is not None and self.not_below(smallest, a)) or self.not_below(then, a)
+            if (guard := self.guarded(op)) is not None:
+                tested, _, x = guard
+                if self.not_below(tested, a):  # where that is -inf, so is a
+                    return self.not_below(x, a)
+            return all(self.not_below(x, a) for x in op.args[1:])
         return False
 
     def at_most_one(self, v: Value) -> bool:

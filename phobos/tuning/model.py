@@ -121,6 +121,11 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     return Estimate(cycles, threads, registers, shared, blocks, per_sm, waves, why_not)
 
 
+def _quotient(a: float, b: float, whole: bool) -> float:
+    quotient = a / b if b else 0.0
+    return float(int(quotient)) if whole else quotient
+
+
 def _tensor_bytes(kernel: KernelIR, sizes: Mapping[str, int]) -> float:
     """Bytes of all tensors, those both read and written twice: what must cross to or from memory at least once."""
     read = {op.view.tensor.name for op in kernel_ops(kernel) if isinstance(op, (Load, Atomic))}
@@ -235,7 +240,7 @@ class _Counter:
             table = {
                 "add": lambda: a[0] + a[1], "sub": lambda: a[0] - a[1], "mul": lambda: a[0] * a[1],
                 "min": lambda: min(a[0], a[1]), "max": lambda: max(a[0], a[1]), "neg": lambda: -a[0],
-                "div": lambda: a[0] / a[1] if a[1] else 0.0, "lt": lambda: float(a[0] < a[1]),
+                "div": lambda: _quotient(a[0], a[1], op.result.dtype.is_integer), "lt": lambda: float(a[0] < a[1]),
                 "le": lambda: float(a[0] <= a[1]), "gt": lambda: float(a[0] > a[1]), "ge": lambda: float(a[0] >= a[1]),
                 "eq": lambda: float(a[0] == a[1]), "ne": lambda: float(a[0] != a[1]),
             }  # fmt: skip

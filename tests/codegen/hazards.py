@@ -29,6 +29,8 @@ def hazard_case(seed: int) -> Case:
     indexes: list[str] = []
     views: list[str] = []
     count = 0
+    # Few statements and views leave few barriers to hide a missing one behind.
+    most, again = r.choice([3, 3, 5]), r.choice([0.7, 0.95])
 
     def emit(depth: int, text: str) -> None:
         lines.append("  " * depth + text)
@@ -36,7 +38,7 @@ def hazard_case(seed: int) -> Case:
     def view() -> str:
         """Often one that was used before: equal views are where the analysis relies on who touches what."""
         usable = [v for v in views if all(w in [*indexes, "S", "T"] or not w.isidentifier() for w in v.replace("[", " ").replace(",", " ").split())]
-        if usable and r.random() < 0.8:
+        if usable and r.random() < again:
             return r.choice(usable)
         tensor = r.choice("SST")
         v = f"{tensor}[{_position(r, indexes, rows)} :+ {rows}, {r.choice(['0', '0', '0', '1'])} :+ {columns}]"
@@ -45,8 +47,8 @@ def hazard_case(seed: int) -> Case:
 
     def statements(depth: int) -> None:
         nonlocal count
-        for _ in range(r.randrange(2, 5)):
-            kind = r.random() if depth > 2 or r.random() < 0.5 else 0.0
+        for _ in range(r.choice([1, 1, 2, 3]) if depth == 1 else r.randrange(1, most)):
+            kind = r.random() if depth > 2 or r.random() < 0.3 else 0.0
             if kind < 0.3 and depth < 4:
                 count += 1
                 i = f"i{count}"

@@ -66,3 +66,26 @@ def test_the_default_keeps_promises_that_it_can_keep() -> None:
         assert size % config["BR"] == 0 and size % config["BC"] == 0
     chosen = kernel.compile(dims={"Nq": 4096, "Nk": 4096}, arch="sm_90a")
     assert chosen.configuration["BR"] >= 16 and "cost model, best of 36" in chosen.report
+
+
+def test_an_error_of_every_configuration_is_reported_as_itself() -> None:
+    text = """@autotune(BN in [64, 256], W in {1, 2})
+kernel k(X: tensor<f32>[N]) {
+  let i = ctx.block.x * BN
+  X[i :+ BN] = unknown + f32(W)
+}"""
+    for config in ({}, {"BN": 64}):  # also where the caller pins a name
+        with pytest.raises(phobos.CompileError) as raised:
+            phobos.jit(text).compile(config=config, arch="sm_80")
+        assert [d.code for d in raised.value.diagnostics] == ["PH0201"]
+    with pytest.raises(phobos.CompileError) as raised:
+        phobos.jit(text.replace("unknown", "1.0")).compile(config={"BN": 65}, arch="sm_80")
+    (found,) = raised.value.diagnostics
+    assert found.code == "PH0308" and "65" in found.message
+
+
+def test_the_reason_names_the_extents_that_it_had_to_guess() -> None:
+    kernel = phobos.load(resources.examples_dir() / "softmax_fp32.ph")
+    assert "M, N taken as 4096" in kernel.compile(arch="sm_90a").report
+    assert "N taken as 4096" in kernel.compile(arch="sm_90a", dims={"M": 64}).report
+    assert "taken as" not in kernel.compile(arch="sm_90a", dims={"M": 64, "N": 64}).report
