@@ -69,7 +69,7 @@ def command(
             click.echo(f"{name:19} {found[0].title}: {cases}; rated by {found[0].bound}; peers: {peers}")
         return
     chosen = tuple(dict.fromkeys(_known(n, benches.NAMES) for n in names)) or benches.NAMES
-    config = _pins(pins)
+    config = parse_pins(pins)
     overrides = {"fp32": peak_fp32, "fp16tc": peak_fp16tc, "fp16tcf32acc": peak_fp16tcf32acc}
     for unit, value in overrides.items():
         if value is not None and not (value > 0 and math.isfinite(value)):
@@ -125,7 +125,7 @@ def _selected(
     return [(bench, case) for bench, case in found if chosen(case.label)]
 
 
-def _pins(texts: Sequence[str]) -> dict[str, object]:
+def parse_pins(texts: Sequence[str]) -> dict[str, object]:
     """`"BR=64 BC=32"` as a configuration; words are kept (`matmul=fma`)."""
     out: dict[str, object] = {}
     for item in " ".join(texts).replace(",", " ").split():

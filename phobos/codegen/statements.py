@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from phobos.codegen import reductions
 from phobos.codegen.context import Printer
+from phobos.codegen.divisions import row_division
 from phobos.ir.c_names import c_identifier
 from phobos.ir.scheduled import (
     AsyncCommit,
@@ -162,6 +163,8 @@ def _map(p: Printer, s: Map) -> None:
     w = p.writer
     if s.declare:
         p.declare(s.target)
+    if row_division(p, s):
+        return
     target = FragmentRef(s.target.dtype, s.target)
     nest = plan(s.target.layout, p.threads, (s.value, target))
     value = p.element(s.value, nest)

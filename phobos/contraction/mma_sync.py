@@ -349,8 +349,8 @@ def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
     for wm, wn in _splits(query):
         mt, nt = query.m // (16 * wm), query.n // (8 * wn)
         # Cycles of an SM quarter for one step of k: products, and matrix loads through the shared pipe of four quarters.
-        a_loads = 0.0 if query.a_computed and wn == 1 and dtype is not DType.F32 else 8.0 * mt
-        cost = (mt * nt * _PRODUCT + a_loads + 4.0 * nt) * query.k / depth
+        a_loads = 0.0 if query.a_computed and wn == 1 and dtype is not DType.F32 else 16.0 * mt
+        cost = (mt * nt * _PRODUCT + a_loads + 8.0 * nt) * query.k / depth
         in_registers = query.a_computed and wn == 1 and dtype in (DType.F16, DType.BF16)
         out.append(
             MmaPlan(

@@ -8,7 +8,7 @@ from phobos.ir.types import DType
 
 # Names that the emitted text uses itself, C++ keywords, and names that are macros or functions in a prelude.
 RESERVED = frozenset(
-    "tid lane warp tile from to i j kk step u v x y z t n a b at total old part line "
+    "tid lane warp tile from to div_a div_b div_e div_q div_r i j kk step u v x y z t n a b at total old part line "
     "a_tile b_tile a_row b_col a_reg b_reg "
     "and_eq bitand bitor not_eq or_eq xor_eq char8_t char16_t char32_t concept consteval constinit const_cast co_await "
     "co_return co_yield dynamic_cast reinterpret_cast static_cast static_assert thread_local wchar_t requires "
@@ -17,8 +17,8 @@ RESERVED = frozenset(
     "namespace new noexcept not operator or private protected public register return short signed sizeof static "
     "struct switch template this throw true try typedef typeid typename union unsigned using virtual void volatile "
     "while xor NULL nullptr main uint half clock min max abs exp log sin cos floor ceil round sqrt pow tanh erf fma y0 "
-    "y1 yn j0 j1 jn gamma lgamma tgamma threadIdx blockIdx blockDim gridDim warpSize quad_t size_t assert printf malloc "
-    "free memcpy memset linux unix".split()
+    "y1 yn j0 j1 jn gamma lgamma tgamma threadIdx blockIdx blockDim gridDim warpSize quad_t size_t assert printf "
+    "malloc free memcpy memset linux unix".split()
 )
 
 # Functions and types that CUDA declares in the global namespace: a kernel, which is a C symbol, must not have their

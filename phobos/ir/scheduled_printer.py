@@ -113,6 +113,11 @@ def _block(statements: tuple[s.Stmt, ...], depth: int) -> list[str]:
     return out
 
 
+def print_statement(statement: s.Stmt) -> str:
+    """One statement on one line, without what is nested in it."""
+    return _statement(statement)
+
+
 def _statement(statement: s.Stmt) -> str:
     name = type(statement).__name__.removesuffix("Stmt")
     parts = []

@@ -11,7 +11,7 @@ maximum at once (the difference is inf or NaN), and so does NaN, which therefore
 
 Conditions, all read off the loop by an abstract interpretation that must understand every op it meets: the carried
 maximum occurs only in exp(x - m), in exp(m_old - m) (both perhaps scaled by a positive scalar), in the guard
-where(m == -inf, c, m) and, after the loop, in m + log(l); x is bounded by the new maximum; what is computed from p is
+where(m == -inf, c, m) and, after the loop, in m + log(l); x is bounded by the new maximum; what is computed of p is
 linear in it and mixes no rows; carried sums are multiplied by the correction once; after the loop they meet only in
 quotients (where(l == 0, 1, l) and max(l, tiny) may stand for l, if l is the sum of p); no p is rounded to an 8-bit type;
 every p is one that may be approximate, because a kernel in IEEE f32 keeps the rounding of its text.
@@ -118,7 +118,7 @@ class _Rescaler(Rewriter):
         return out
 
     def _scaled_correction(self, op: Compute) -> Sequence[Op]:
-        """exp(c m_old - c m) as exp(c (m_old - m)): exactly 1 for equal maxima even where the C++ compiler contracts."""
+        """exp(c m_old - c m) as exp(c (m_old - m)): exactly 1 for equal maxima even if the C++ compiler contracts."""
         match = self.corrections[op.result]
         assert match.factor is not None
         reference = self.value(match.references[op.result])

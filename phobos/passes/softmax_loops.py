@@ -13,7 +13,7 @@ from phobos.ir.types import DType
 from phobos.ir.walk import defined_in, walk
 from phobos.passes.tile_facts import TileFacts, leaves_early
 
-_P_BOUND = 512.0  # p <= 2^8 but for rounding
+_P_BOUND = 257.0  # p <= 2^8 but for rounding
 _F16_MAX = 65504.0
 
 
@@ -172,7 +172,7 @@ class Rules:
         if isinstance(op, Reduce) and op.kind == "sum" and op.axis is not None:
             if op.axis in rows:
                 raise Unfit(f"rows are added up in {shown(op)}")
-            return Linear(rows, None, k.terms)
+            return Linear(rows, None if k.bound is None else k.bound * op.operand.shape[op.axis], k.terms)
         if isinstance(op, Dot):
             return self._product(op, k)
         raise self.unfit(op)
@@ -183,7 +183,8 @@ class Rules:
         if op.fn in ("add", "sub") and both:
             a, b = (k.terms for k in found)
             joined = a | b if op.fn == "add" and a is not None and b is not None and not a & b else None
-            return Linear(rows, None, joined)
+            bounds = [k.bound for k in found if k.bound is not None]
+            return Linear(rows, sum(bounds) if len(bounds) == 2 else None, joined)
         if op.fn == "neg" or (op.fn == "mul" and not both) or (op.fn == "div" and kinds[1] is None):
             return Linear(rows)
         if op.fn == "fma" and both and kinds[2] is not None:
@@ -355,10 +356,13 @@ class SoftmaxLoop(Rules):
             return self._gap(op, kinds[0], kinds[1])
         if op.fn in ("exp", "exp2") and isinstance(kinds[0], Gap):
             return self._exponential(op, kinds[0])
+        for a, k in zip(op.args, kinds):
+            if k is None and a in self.loop.body.params[1:] and op.fn in ("add", "sub"):
+                raise Unfit(f"{a.name} is not multiplied by the correction")
         return self.linear(op)
 
     def _guard(self, op: Compute, kinds: list[Kind | None]) -> Kind | None:
-        """where(m == -inf, c, m), or the same by `!=` or `>`; where(m == -inf, 0, p), and the same of the correction."""
+        """where(m == -inf, c, m), or the same by `!=` or `>`; where(m == -inf, 0, p), and that of the correction."""
         test = self.facts.defs.get(op.args[0])
         if not (isinstance(test, Compute) and test.fn in ("eq", "ne", "gt") and self.facts.is_minus_inf(test.args[1])):
             return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from phobos.ir import tile as ir
 from phobos.ir.walk import walk
 from phobos.reference.interpreter import run as run_reference
 from phobos.reference.memory import region
+from phobos.reference.numerics import from_storage
 from phobos.semantic.context import Context
 from phobos.semantic.entities import Binding, TensorRef, Variable, ViewRef
 from phobos.source import SourceFile, Span
@@ -143,14 +144,16 @@ def _reads(c: Context, node: ast.Stmt) -> tuple[Read, ...]:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Touch:
-    """One access of the reference to a tensor: positions along each of its axes (those outside of it are masked), axes
-    that are single positions, and for a store the stored values as the tensor then holds them."""
+    """One access of the reference to a tensor: positions along each of its axes (those outside of it are masked), which
+    axes are single positions, and after a store what the tensor holds at all of them (carrier values, masked ones
+    meaningless)."""
 
     tensor: str
     write: bool
     axes: tuple[np.ndarray, ...]
     dropped: tuple[bool, ...]
     bytes: int
+    values: np.ndarray | None = None
 
 
 @dataclass(kw_only=True, eq=False)
@@ -168,7 +171,6 @@ class Step:
     flops: int = 0
     bytes_read: int = 0
     bytes_written: int = 0
-    after: dict[str, np.ndarray] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -247,9 +249,6 @@ class _Follower:
                 step.reads.append((read.name, -1, read.what))
             else:
                 step.reads.append((read.name, self.made.get(read.what, self.made.get(read.value, -1)), ""))
-        for touch in step.touches:
-            if touch.write:
-                step.after[touch.tensor] = self.arrays[touch.tensor].copy()
         for key in (mark.target, mark.value, mark.view):
             if key is not None:
                 self.made[key] = len(steps)
@@ -271,6 +270,11 @@ class _Follower:
         p = self.pending
         if isinstance(op, (ir.Load, ir.Store, ir.Atomic)):
             touch = self._touch(op.view, env, write=not isinstance(op, ir.Load))
+            if touch.write:
+                array, dtype = self.arrays[touch.tensor], op.view.tensor.type.dtype
+                if array.size:
+                    at = np.ix_(*(np.clip(a, 0, n - 1) for a, n in zip(touch.axes, array.shape)))
+                    touch = replace(touch, values=from_storage(array[at], dtype))
             p.touches.append(touch)
             if touch.write:
                 p.bytes_written += touch.bytes

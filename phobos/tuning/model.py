@@ -177,7 +177,11 @@ class _Counter:
         if load.result not in self.place.staged or load.fill != 0:
             return False
         plans = [self.plans[op] for op in self.place.readers[load.result] if isinstance(op, Dot)]
-        return all(p.a_dtype is load.result.dtype and not p.rounding for p in plans)
+        if all(p.a_dtype is load.result.dtype and not p.rounding for p in plans):
+            return True
+        # Through registers, where the products leave room for a tile.
+        size = load.result.shape[0] * load.result.shape[1] // self.threads
+        return all(2 * size + p.c_layout.registers + p.operand_registers <= 200 and size <= 24 for p in plans)
 
     def block(self, block: Block, times: float) -> None:
         for op in block.ops:
@@ -267,7 +271,7 @@ class _Counter:
             now = outside + sum(held.values())
             if isinstance(op, Dot):
                 plan = self.plans[op]
-                now += plan.operand_registers
+                now += plan.operand_registers + 6 * max(0, plan.steps - 4)  # unrolled steps cost addresses
             if isinstance(op, If):  # what a branch makes of a value that dies takes its registers
                 before = sum(n for v, n in held.items() if v not in op.results)
                 for inner in op.blocks():

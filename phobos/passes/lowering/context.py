@@ -73,7 +73,8 @@ class Lowering:
     def name(self, hint: str) -> str:
         """A C name, new in this kernel, that resembles the hint."""
         base = re.sub(r"\W", "_", hint) or "t"
-        if base[0].isdigit() or base.startswith(("ph_", "PH_", "__")):
+        numbered = f"{base}_1"  # has to be a free form of name, or no number ever gives one
+        if base[0].isdigit() or c_identifier(numbered) != numbered:
             base = "t_" + base
         count = self._names.get(base)
         if count is None and c_identifier(base) == base:
