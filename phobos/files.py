@@ -34,7 +34,8 @@ def read_source(path: str) -> SourceFile:
         raise _error("PH1001", f"no such file: {path!r}") from None
     except OSError as e:
         raise _error("PH1004", f"cannot read {path!r}: {e.strerror or e}") from None
-    return SourceFile(path, _decode(data, path))
+    # A name is bytes to the system: what is no UTF-8 cannot be printed as it is.
+    return SourceFile(os.fsencode(path).decode(errors="replace"), _decode(data, path))
 
 
 def _decode(data: bytes, name: str) -> str:

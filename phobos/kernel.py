@@ -44,7 +44,18 @@ def jit(source: str, kernel: str | None = None, name: str = "<string>") -> "Kern
                 help="for a file use phobos.load(path)",
             )
         )
-    return Kernel(Frontend(SourceFile(name, source)), kernel)
+    try:
+        source.encode()
+    except UnicodeEncodeError as error:  # it can neither be printed nor given to a compiler
+        line = source.count("\n", 0, error.start) + 1
+        raise CompileError(
+            Diagnostic(
+                code="PH0608",
+                message=f"the kernel's text holds half a character, U+{ord(source[error.start]):04X}, in line {line}",
+                help="decode bytes as UTF-8 without errors='surrogateescape'",
+            )
+        ) from None
+    return Kernel(Frontend(SourceFile(str(name).encode(errors="replace").decode(), source)), kernel)
 
 
 def load(path: str | Path, kernel: str | None = None) -> "Kernel":

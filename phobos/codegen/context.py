@@ -86,6 +86,9 @@ class Printer:
                 raise AssertionError("a position outside a loop over elements")
             return nest.position(axis, inner)
 
+        return self.environment(fragment, position)
+
+    def environment(self, fragment: Callable[[FragmentRef], str], position: Callable[[int], str]) -> Environment:
         return Environment(self.schedule.index_bits, self.schedule.offsets, fragment, position)
 
     def scalar(self, e: Expr) -> str:

@@ -44,7 +44,7 @@ def print_kernel(schedule: Schedule, source: SourceFile, configuration: str = ""
     print_all(printer, statements)
     body = _template().render(
         name=c_identifier(schedule.name),
-        source=source.name.replace("\n", " "),
+        source=" ".join(source.name.split()),
         configuration=configuration or "no configuration",
         threads=schedule.threads,
         shared_bytes=schedule.shared_bytes,

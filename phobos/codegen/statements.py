@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from phobos.codegen import reductions
 from phobos.codegen.context import Printer
 from phobos.codegen.divisions import row_division
+from phobos.codegen.streams import print_streamed
 from phobos.ir.c_names import c_identifier
 from phobos.ir.scheduled import (
     AsyncCommit,
@@ -163,6 +164,10 @@ def _map(p: Printer, s: Map) -> None:
     w = p.writer
     if s.declare:
         p.declare(s.target)
+    if s.loads:
+        views = [(f.name, p.ctype(f.dtype), global_text(p, view, fill)) for f, view, fill in s.loads]
+        print_streamed(p, s, views)
+        return
     if row_division(p, s):
         return
     target = FragmentRef(s.target.dtype, s.target)

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import re
+
 from phobos.source import SourceFile, Span
+
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
+
+
+def _comment(text: str) -> str:
+    """`// text`. C++ would continue a comment that ends in a backslash on the next line."""
+    return f"// {_CONTROL.sub(' ', text)}".rstrip().rstrip("\\")
 
 
 class Writer:
@@ -26,14 +36,14 @@ class Writer:
         if span.line != self._commented and span.file == self._source.name:
             text = self._source.line(span.line).strip()
             if text:
-                self.line(f"// {span.line}: {text}")
+                self.line(_comment(f"{span.line}: {text}"))
             self._commented = span.line
         if note:
-            self.line(f"// {note}")
+            self.line(_comment(note))
 
     def line(self, text: str, *, memory: bool = False) -> None:
         if memory and self._span is not None and self._implied != self._span.line:
-            name = self._source.name.replace("\\", "\\\\").replace('"', '\\"')
+            name = _CONTROL.sub("?", self._source.name).replace("\\", "\\\\").replace('"', '\\"')
             self._lines.append(f'#line {self._span.line} "{name}"')
             self._implied = self._span.line
         self._lines.append("  " * self._depth + text if text else "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,9 +93,23 @@ def check(path: str, *, kernel: str | None, config: Mapping[str, Choice], dtypes
         return CheckResult(source=source, diagnostics=e.diagnostics)
     found: dict[Diagnostic, None] = {}  # in order, each once: the variants of a kernel share most of what is wrong
     for signature in kernels:
-        for diagnostic in _check_kernel(module, signature, config, dtypes):
+        mine = {n: v for n, v in config.items() if n not in _foreign(signature, kernels, _config_names)}
+        types = {n: v for n, v in dtypes.items() if n not in _foreign(signature, kernels, lambda k: k.dtype_params)}
+        for diagnostic in _check_kernel(module, signature, mine, types):
             found.setdefault(diagnostic)
     return CheckResult(source=source, diagnostics=tuple(found), kernels=kernels)
+
+
+def _foreign(
+    signature: Signature, kernels: tuple[Signature, ...], names: Callable[[Signature], Iterable[str]]
+) -> set[str]:
+    """Names that only other kernels of the file have: an option for those."""
+    return {name for k in kernels for name in names(k)} - set(names(signature))
+
+
+def _config_names(signature: Signature) -> tuple[str, ...]:
+    dims = (d for p in signature.params for d in p.dims if isinstance(d, str))
+    return (*signature.space, *(p.name for p in signature.consts), *dims)
 
 
 def _named(kernels: tuple[Signature, ...], name: str, source: SourceFile) -> Signature:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from phobos.files import read_source
 from phobos.ir.abi import Decision
 from phobos.kernel import Kernel
 from phobos.runtime.compiled import Compiled
-from phobos.runtime.pipeline import Frontend
+from phobos.runtime.pipeline import Frontend, KernelInfo
 
 _SUFFIXES = {".cu": "cuda", ".ptx": "ptx", ".cubin": "cubin"}
 
@@ -58,7 +58,7 @@ def summary(request: Request, *, as_json: bool) -> str:
     for name in names:
         begin = time.perf_counter()
         kernel = Kernel(frontend, name)
-        compiled = _compile(kernel, request)
+        compiled = _compile(kernel, request if len(names) == 1 else _share(request, kernel.info, frontend.kernels()))
         binary = compiled.binary
         seconds = time.perf_counter() - begin
         print_diagnostics(compiled.warnings, kernel.source)
@@ -67,6 +67,21 @@ def summary(request: Request, *, as_json: bool) -> str:
         else:
             parts.append(_text(request.file, compiled, seconds))
     return "\n\n".join(parts) if not as_json else json.dumps(found[0] if len(found) == 1 else found, indent=2)
+
+
+def _share(request: Request, info: KernelInfo, kernels: tuple[KernelInfo, ...]) -> Request:
+    """The request without the names that only other kernels of the file have."""
+
+    def kept(items: Mapping[str, Any], names: Callable[[KernelInfo], Iterable[str]]) -> dict[str, Any]:
+        foreign = {name for k in kernels for name in names(k)} - set(names(info))
+        return {name: value for name, value in items.items() if name not in foreign}
+
+    return replace(
+        request,
+        config=kept(request.config, lambda k: (*dict(k.space), *k.consts, *k.dims)),
+        dtypes=kept(request.dtypes, lambda k: k.dtype_params),
+        dims=kept(request.dims, lambda k: k.dims),
+    )
 
 
 def _compile(kernel: Kernel, request: Request) -> Compiled:

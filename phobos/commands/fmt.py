@@ -21,7 +21,8 @@ def format_file(path: str, *, write: bool) -> bool:
     if not write:
         return changed
     if path == "-":
-        sys.stdout.write(text)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(text.encode())  # kernel files are UTF-8, whatever the locale says
     elif changed:
         write_output(path, text.encode())
     return changed

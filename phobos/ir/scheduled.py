@@ -124,13 +124,15 @@ class Map(Stmt):
     """target[slot] = value(position) for every slot, padding included (values there are meaningless).
 
     `unless_one`: the value is the target times this fragment, whose registers are mostly all 1; a thread for which they
-    are skips the statement.
+    are skips the statement. `loads`: fragments that the value reads and that exist only inside the statement, a few
+    elements at a time, with the view that each is loaded from and the fill of its masked elements.
     """
 
     target: Fragment
     value: Expr
     declare: bool = True
     unless_one: Fragment | None = None
+    loads: tuple[tuple[Fragment, GlobalView, int | float | bool], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

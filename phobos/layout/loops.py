@@ -61,6 +61,21 @@ class Nest:
             terms.append(inner)
         return " + ".join(terms) or "0"
 
+    def register_of(self, digits: set[int], inner: str = "") -> str:
+        """The part of the register number that these (least significant) digits of the layout make."""
+        terms: list[str] = []
+        weight = 1
+        for n, d in enumerate(self.layout.reg):
+            if n in digits:
+                text = self._value(n, weight * (self.vector if n == 0 else 1))
+                if text is not None:
+                    terms.append(text)
+            weight *= d.extent
+        terms.reverse()
+        if inner:
+            terms.append(inner)
+        return " + ".join(terms) or "0"
+
     def base(self, axis: int) -> str:
         """Position along `axis` of this thread's first register, "" for 0."""
         return self.threads.base(self.layout, axis)

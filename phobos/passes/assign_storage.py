@@ -51,6 +51,7 @@ from phobos.ir.tile import (
 )
 from phobos.ir.walk import kernel_ops
 from phobos.layout.register import RegisterLayout
+from phobos.passes import streams
 from phobos.passes.facts import ScalarFacts
 from phobos.passes.lowering import control, elementwise, memory, reductions
 from phobos.passes.lowering.context import Lowering
@@ -71,6 +72,7 @@ def run(
 ) -> Schedule:
     fast = fast_math or kernel.options.precision == "fast"
     ctx = Lowering(kernel, spec, facts, placement, layouts, plans, threads, debug, fast)
+    ctx.streamed = streams.analyse(kernel, placement, layouts)
     for s in kernel.scalars:
         ctx.scalars[s.value] = ScalarRef(s.value.dtype, c_identifier(s.name))
     for d in kernel.dims:

@@ -38,7 +38,11 @@ def run(kernel: KernelIR) -> tuple[int, Decision]:
         results = max(op.result.shape[0] * op.result.shape[1] for op in dots)
         rows = min(op.result.shape[0] for op in dots)
         tensor = all(op.a.dtype.bytes <= 2 or op.kinds[0] != "ieee" for op in dots)
-        each, least, warp_rows = (_TENSOR_RESULTS, 128, 16) if tensor else (_RESULTS_PER_THREAD, 64, 4)
+        # f32 operands are converted on their way through registers, which leaves fewer for results.
+        converted = any(op.a.dtype.bytes > 2 for op in dots)
+        each, least, warp_rows = (_RESULTS_PER_THREAD, 64, 4)
+        if tensor:
+            each, least, warp_rows = (each if converted else _TENSOR_RESULTS), 128, 16
         threads = min(256, max(least, power_of_two_at_least(-(-results // each))))
         # A warp should own whole fragments, or at least four rows, of every product.
         while threads > 32 and threads // 32 * warp_rows > power_of_two_at_least(rows):

@@ -74,6 +74,9 @@ def accesses(s: Stmt) -> list[Access]:
             if isinstance(x, BufferRef):
                 threads = s.target.layout if isinstance(s, Map) and _straight(x.at) else None
                 out.append(Access(x.buffer, READ, f"read of {x.buffer.name} ({where})", threads=threads))
+    if isinstance(s, Map):
+        for part, view, _ in s.loads:
+            out.append(Access(view.tensor, READ, f"load of {view.tensor} ({where})", view, part.layout))
     if isinstance(s, LoadGlobal):
         out.append(Access(s.view.tensor, READ, f"load of {s.view.tensor} ({where})", s.view, s.target.layout))
     elif isinstance(s, LoadScalar):

@@ -241,12 +241,12 @@ def check_call(facts: KernelFacts, params: Sequence[ParamFact], call: Call) -> N
                     reported.add(label)
         if tensor.written and array.readonly:
             errors.add("PH0713", f"argument {tensor.name!r} is read-only, but the kernel writes to it")
-        if tensor.written and any(s == 0 and e > 1 for s, e in zip(array.strides, array.shape, strict=True)):
+        if tensor.written and overlaps_itself(array.shape, array.strides):
             errors.add(
                 "PH0714",
                 f"argument {tensor.name!r} is written, but several of its elements share one place in memory "
                 f"(shape {_shape(array.shape)}, strides {_shape(array.strides)})",
-                "pass a contiguous copy of the broadcast array",
+                "pass a contiguous copy of it",
             )
     for dim, multiple in facts.aligned:
         extent = call.dims.get(dim, 0)
@@ -284,6 +284,36 @@ def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
             return False
         step *= max(1, extent)
     return True
+
+
+def overlaps_itself(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether two elements share one place in memory. Shape and strides in elements."""
+    if 0 in shape:
+        return False
+    axes = sorted((abs(stride), extent - 1) for extent, stride in zip(shape, strides, strict=True) if extent > 1)
+    reach = 0
+    for stride, steps in axes:
+        if stride <= reach:
+            break  # not nested: elements may meet, or lie between each other
+        reach += stride * steps
+    else:
+        return False
+    return _meets(axes, len(axes), 0, False)
+
+
+def _meets(axes: list[tuple[int, int]], count: int, rest: int, moved: bool) -> bool:
+    """Whether steps along the first `count` axes, at most as many as each has in either direction, add up to -rest;
+    some step along some axis is taken (`moved`: one was already)."""
+    if count == 0:
+        return moved and rest == 0
+    stride, steps = axes[count - 1]
+    if stride == 0:
+        return _meets(axes, count - 1, rest, True) or _meets(axes, count - 1, rest, moved)
+    reach = sum(s * n for s, n in axes[: count - 1])
+    # Only steps after which the smaller axes can still make up the rest.
+    low = max(-steps, -((rest + reach) // stride))
+    high = min(steps, (reach - rest) // stride)
+    return any(_meets(axes, count - 1, rest + step * stride, moved or step != 0) for step in range(low, high + 1))
 
 
 def tensor_facts(pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> TensorFacts:

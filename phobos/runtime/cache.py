@@ -61,7 +61,7 @@ def _feed(h: Any, part: object) -> None:
         h.update(b"b%d:" % len(part))
         h.update(part)
     elif isinstance(part, str):
-        data = part.encode()
+        data = part.encode(errors="surrogatepass")  # arguments of a command line may hold half characters
         h.update(b"s%d:" % len(data))
         h.update(data)
     elif part is None or isinstance(part, (bool, int, float)):

@@ -50,7 +50,8 @@ class Compiled:
 
     @property
     def name(self) -> str:
-        return self.program.name
+        """The kernel's name in its text. The symbol in the cubin is `program.name`, which C++ may force to differ."""
+        return self._info.name
 
     @property
     def arch(self) -> str:

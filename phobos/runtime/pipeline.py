@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from phobos.diagnostics import CompileError, Diagnostic, nearest
@@ -139,7 +139,7 @@ class Frontend:
         for info in known:
             if info.name == name:
                 return info
-        guess = nearest(name, names)
+        guess = nearest(str(name), names)
         raise CompileError(
             Diagnostic(
                 code="PH0208",
@@ -223,6 +223,7 @@ class Frontend:
                 if stored is None:
                     from phobos.tuning.default import choose
 
+                    self._check_pinned(request)
                     signature = self.signatures()[request.kernel]
                     config, reason = choose(
                         signature,
@@ -239,6 +240,15 @@ class Frontend:
                     found = tuple((n, v) for n, v in stored["config"]), stored["reason"]
                 self._choices[memo] = found
             return found
+
+    def _check_pinned(self, request: Request) -> None:
+        """Raises what the checker says of a pinned value that is none of its name's values: choosing the other names
+        would only say that nothing fits."""
+        space = dict(self.kernel(request.kernel).space)
+        pinned = dict(request.config)
+        if any(name in space and value not in space[name] for name, value in pinned.items()):
+            point = {name: values[0] for name, values in space.items()} | pinned
+            self._checked(replace(request, config=tuple(sorted(point.items()))))
 
     def _key(self, stage: str, *parts: Any) -> Callable[[], str]:
         # A function: where the cache is off, the compiler's version is not computed.

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from phobos.ir import scheduled as s
+from phobos.ir.storage import ScalarRef
 from phobos.trace.events import Step
 from phobos.trace.machine import Executed
 
@@ -42,14 +43,16 @@ def attach(steps: Sequence[Step], executed: Sequence[Executed]) -> list[list[int
     }
     filled: dict[tuple[str, int, int], int] = {}
     first_fill: dict[str, int] = {}
-    cursor = 0
+    cursor = reached = 0
     for number, e in enumerate(executed):
         span = e.statement.span
         here = at_line.get(span.line, [])
         inside = [i for i in here if _contains(steps[i], span.line, span.column)]
         candidates = inside or here
         if not candidates:
+            cursor = _elsewhere(steps, e, cursor)
             out[cursor].append(number)
+            cursor = max(cursor, reached)
             continue
         ring = _ring(e, held)
         if ring is not None:
@@ -67,8 +70,27 @@ def attach(steps: Sequence[Step], executed: Sequence[Executed]) -> list[list[int
         same = [i for i in candidates if _agrees(steps[i], e)] or candidates
         target = next((i for i in same if i >= cursor), same[-1])
         out[target].append(number)
-        cursor = target
+        cursor = reached = target
     return out
+
+
+def _elsewhere(steps: Sequence[Step], e: Executed, cursor: int) -> int:
+    """The step for a statement of a line that makes none: a loop head, a scalar, the end of an iteration."""
+    x = e.statement
+    if isinstance(x, s.Map) and not isinstance(x.value, ScalarRef):
+        # What a loop carries, set before it and at the end of each iteration, under the loop's line.
+        shape = tuple(x.target.layout.shape)
+        named = [
+            i
+            for i, step in enumerate(steps)
+            if x.target.name == step.mark.name and step.mark.value is not None and step.mark.value.shape == shape
+        ]
+        here = [i for i in named if steps[i].path == e.path]
+        if here and (e.path or here[0] <= cursor):
+            return here[-1] if e.path else max(i for i in here if i <= cursor)
+    if _agrees(steps[cursor], e):
+        return cursor
+    return next((i for i in range(cursor, len(steps)) if _agrees(steps[i], e)), cursor)
 
 
 def _contains(step: Step, line: int, column: int) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from phobos.layout.loops import Nest, loops, plan
+from phobos.layout.loops import Group, Nest, loops, plan
 from phobos.layout.positions import ThreadPositions
 from phobos.layout.register import RegisterLayout
 from phobos.layout.shared import SharedLayout
@@ -136,15 +136,28 @@ def two_paths(w: TextWriter, view: GlobalText, accesses: int, emit: Callable[[bo
 
 def load_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, target: str, threads: ThreadPositions) -> None:
     """target[...] = view; masked and padding slots get the fill."""
-    vector = vector_of(view, layout)
-    nest = plan(layout, threads, vector=vector, merge=False)
+    nest = plan(layout, threads, vector=vector_of(view, layout), merge=False)
+    load_part(w, view, nest, nest.groups, target, lambda inner: nest.register(inner=inner))
+
+
+def load_part(
+    w: TextWriter, view: GlobalText, nest: Nest, groups: tuple[Group, ...], target: str, slot_of: Callable[[str], str]
+) -> None:
+    """The same for the registers that the loops `groups` of the nest run over, the others being fixed by loops around.
+
+    `slot_of(inner)`: the index in `target` of the current register, `inner` counting within a vector.
+    """
+    vector = nest.vector
     base, step = split_offset(view, nest)
+    accesses = 1
+    for g in groups:
+        accesses *= g.extent
 
     def emit(masked: bool) -> None:
         guard = guard_text(view, nest, masked=masked)
-        with loops(w, nest.groups):
+        with loops(w, groups):
             if vector == 1:
-                slot = f"{target}[{nest.register()}]"
+                slot = f"{target}[{slot_of('')}]"
                 if guard:
                     w.line(f"{slot} = {view.fill};")
                     w.line(f"if ({guard}) {slot} = from[{step}];", memory=True)
@@ -152,7 +165,7 @@ def load_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, targ
                     w.line(f"{slot} = from[{step}];", memory=True)
                 return
             pack = f"ph_vec<{view.ctype}, {vector}>"
-            slot = f"{target}[{nest.register(inner='v')}]"
+            slot = f"{target}[{slot_of('v')}]"
             each = f"for (int v = 0; v < {vector}; ++v)"
             if guard:
                 w.line("PH_UNROLL")
@@ -167,7 +180,7 @@ def load_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, targ
 
     w.open("")
     pointer(w, "from", view.tensor, base)
-    two_paths(w, view, layout.registers // vector, emit)
+    two_paths(w, view, accesses, emit)
     w.close()
 
 

@@ -271,6 +271,9 @@ class _Counter:
             now = outside + sum(held.values())
             if isinstance(op, Dot):
                 plan = self.plans[op]
+                for v in (op.a, op.b):
+                    if v in self.place.staged and v.dtype is not plan.a_dtype:  # converted on the way
+                        now += v.shape[0] * v.shape[1] // self.threads
                 now += plan.operand_registers + 6 * max(0, plan.steps - 4)  # unrolled steps cost addresses
             if isinstance(op, If):  # what a branch makes of a value that dies takes its registers
                 before = sum(n for v, n in held.items() if v not in op.results)

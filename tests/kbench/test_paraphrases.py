@@ -1,5 +1,5 @@
-"""The way of the paraphrases through verification, timing and rows, on a device made of NumPy arrays; kernels run on the
-reference."""
+"""The way of the paraphrases through verification, timing and rows, on a device made of NumPy arrays; kernels run on
+the reference."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLAN = Plan(warmup_calls=1, warmup_seconds=0.0, rounds=3, calls=1, graph_below_u
 
 
 class ArrayDevice:
-    """NumPy arrays. A call takes 100 us, one on the slow kernel 104 us."""
+    """NumPy arrays. A call takes 100 us; one of the third implementation that is timed takes `slow` seconds."""
 
     info = DeviceInfo(
         name="test device", capability=(9, 0), sm_count=1, clock_hz=1e9, l2_bytes=1 << 20, driver="580", cuda="13.0"
@@ -55,7 +55,6 @@ class ArrayDevice:
         return None
 
     def elapsed(self, calls: Sequence[Call]) -> float:
-        """The third implementation that is timed is the slow one."""
         self.seen.extend(call for call in calls if call not in self.seen)
         slow = calls[0] in self.seen[2:3]
         return len(calls) * (self.slow if slow else 100e-6)
@@ -122,7 +121,7 @@ def test_views() -> None:
         __cuda_array_interface__ = {"version": 3, "data": (77, False), "shape": (2, 3, 4), "strides": None}
 
     interface = permuted(Memory(), (1, 2, 0)).__cuda_array_interface__
-    assert interface["strides"] == view.strides and interface["shape"] == view.shape and interface["data"] == (77, False)
+    assert (interface["strides"], interface["shape"], interface["data"]) == (view.strides, view.shape, (77, False))
 
 
 @pytest.mark.parametrize("arguments", [["--original", "attenton"], ["--autotune", "BM"], ["--nothing"]])
@@ -142,8 +141,9 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert [(row["impl"], row["peer"]) for row in rows] == [
         (p.name, "original") for p in PARAPHRASES if p.original == "gemm_fp16"
     ]
-    slow = CliRunner().invoke(paraphrases.command, ["--quick", "--out", str(tmp_path / "no"), "--original", "gemm_fp16"])
-    assert slow.exit_code == 0 and not (tmp_path / "no").exists()
+    arguments = ["--quick", "--out", str(tmp_path / "no"), "--original", "gemm_fp16"]
+    quick = CliRunner().invoke(paraphrases.command, arguments)
+    assert quick.exit_code == 0 and not (tmp_path / "no").exists()
 
 
 def test_the_command_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:

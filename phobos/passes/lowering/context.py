@@ -11,7 +11,7 @@ from phobos.contraction.interface import ContractionPlan
 from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision, Specialization
 from phobos.ir.c_names import c_identifier
-from phobos.ir.scheduled import DeclareFragment, SetScalar, Stmt
+from phobos.ir.scheduled import DeclareFragment, GlobalView, SetScalar, Stmt
 from phobos.ir.storage import Buffer, Expr, Fragment, Literal, Opaque, ScalarRef, ScalarVar
 from phobos.ir.tile import Block, Dot, KernelIR, Value
 from phobos.ir.types import DType
@@ -64,6 +64,8 @@ class Lowering:
         self.scalars: dict[Value, Expr] = {}
         self.operands: dict[tuple[Value, Place], Buffer] = {}
         self.decisions: list[Decision] = []
+        self.streamed: frozenset[Value] = frozenset()  # loads that happen inside the statement that reads them
+        self.parts: dict[Fragment, tuple[GlobalView, int | float | bool]] = {}
         self._names: dict[str, int] = {}
         for name in (*kernel.order, *(d.name for d in kernel.dims)):
             self._names[c_identifier(name)] = 0

@@ -18,6 +18,7 @@ from phobos.ir.storage import (
     Literal,
     Opaque,
     Position,
+    expr_walk,
     Special,
 )
 from phobos.ir.tile import Broadcast, Cast, Compute, Constant, Dot, GridSize, Iota, Op, ProgramId, Value
@@ -185,16 +186,20 @@ def register_moves(source: RegisterLayout, target: RegisterLayout) -> tuple[int,
 def materialise(ctx: Lowering, v: Value, value: Expr, span: Span, reusable: tuple[Value, ...] = ()) -> Fragment:
     """Evaluates a tree into registers: in place of an operand that dies here if one fits, else into new ones."""
     layout = ctx.layout(v)
+    read = dict.fromkeys(e.fragment for e in expr_walk(value) if isinstance(e, FragmentRef))
+    loads = tuple((f, *ctx.parts[f]) for f in read if f in ctx.parts)
     for old in reusable:
+        if old in ctx.streamed:
+            continue
         if old.is_tile and old not in ctx.placement.inlined and ctx.dies_here(old):
             fragment = ctx.fragments.get(old)
             if fragment is not None and fragment.layout == layout and fragment.dtype is v.dtype:
                 factor = _factor_near_one(ctx, v, value, fragment)
-                ctx.emit(Map(span=span, target=fragment, value=value, declare=False, unless_one=factor))
+                ctx.emit(Map(span=span, target=fragment, value=value, declare=False, unless_one=factor, loads=loads))
                 ctx.bind(v, fragment)
                 return fragment
     fragment = ctx.new_fragment(v.name, v.dtype, layout)
-    ctx.emit(Map(span=span, target=fragment, value=value))
+    ctx.emit(Map(span=span, target=fragment, value=value, loads=loads))
     ctx.bind(v, fragment)
     return fragment
 

@@ -137,6 +137,10 @@ def load(ctx: Lowering, op: Load) -> None:
     layout = ctx.layout(v)
     fragment = ctx.new_fragment(v.name, v.dtype, layout)
     view = global_view(ctx, op.view, layout)
+    if v in ctx.streamed:
+        ctx.parts[fragment] = (view, op.fill)
+        ctx.fragments[v] = fragment
+        return
     ctx.emit(LoadGlobal(span=op.span, target=fragment, view=view, fill=op.fill))
     ctx.bind(v, fragment)
 

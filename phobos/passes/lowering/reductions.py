@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from phobos.ir.abi import Decision
 from phobos.ir.scheduled import Map, ReduceCollect, ReducePublish, ReduceRegisters
 from phobos.ir.storage import Apply, Buffer, Convert, Expr, Fragment, FragmentRef, ScalarRef
 from phobos.ir.tile import Block, Cast, Compute, Constant, For, Reduce, SumParts, Yield
@@ -81,6 +82,10 @@ def sum_parts(ctx: Lowering, op: SumParts) -> None:
     fragment = ctx.fragments[op.operand]
     if not keeps_parts(ctx, source):
         ctx.bind(op.result, fragment)
+        reason = "its registers do not lie as those of the reduction"
+        choice = "whole in every iteration after all"
+        subject = f"row sum {op.operand.name}"
+        ctx.decisions.append(Decision(stage="algebra", subject=subject, choice=choice, reason=reason, line=source.span.line))
         return
     layout, axes = _parts_layout(ctx.layout(source.operand), source.axis), (source.axis,)
     target = ctx.new_fragment(op.result.name, fragment.dtype, fragment.layout)

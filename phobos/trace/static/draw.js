@@ -1,0 +1,158 @@
+"use strict";
+// Small building blocks: elements, SVG, and grids of cells on a canvas with a value under the pointer or the cursor.
+function el(tag, attributes, ...children) {
+  const node = document.createElement(tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name === "class") node.className = value;
+    else if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else node.setAttribute(name, value === true ? "" : value);
+  }
+  for (const child of children.flat()) if (child !== null && child !== undefined) node.append(child);
+  return node;
+}
+function svg(tag, attributes, ...children) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (name.startsWith("on")) node.addEventListener(name.slice(2), value);
+    else if (value !== undefined) node.setAttribute(name, value);
+  }
+  for (const child of children.flat()) if (child) node.append(child);
+  return node;
+}
+function color(name) { return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim(); }
+function rgb(text) { const n = parseInt(text.slice(1), 16); return [n >> 16, (n >> 8) & 255, n & 255]; }
+function mix(a, b, t) { const x = rgb(a), y = rgb(b); return `rgb(${x.map((v, i) => Math.round(v + (y[i] - v) * t)).join(",")})`; }
+function dark() { return rgb(color("bg")).reduce((a, b) => a + b) < 384; }
+function laneColor(lane, strong) { return `hsl(${Math.round(lane * 360 / 32)} ${strong ? 75 : 55}% ${dark() ? (strong ? 52 : 34) : (strong ? 48 : 78)}%)`; }
+
+const tip = {
+  show(text, x, y) {
+    const node = document.getElementById("tip");
+    node.textContent = text;
+    node.hidden = false;
+    const w = node.offsetWidth, h = node.offsetHeight;
+    node.style.left = `${Math.max(4, Math.min(x + 14, innerWidth - w - 4))}px`;
+    node.style.top = `${y + 18 + h > innerHeight ? Math.max(4, y - h - 10) : y + 18}px`;
+  },
+  hide() { document.getElementById("tip").hidden = true; },
+};
+
+// A scale from the values: negative to `low`, zero to the cell's ground, positive to `high`.
+function scaleOf(values) {
+  let most = 0;
+  for (const v of values) if (Number.isFinite(v) && Math.abs(v) < 1e20 && Math.abs(v) > most) most = Math.abs(v);
+  return most || 1;
+}
+
+/* A grid of cells. spec: rows, cols, fill(r, c) -> css color or null, text(r, c) -> short text or "",
+   describe(r, c) -> text under the pointer, hatch(r, c) -> bool, boxes: [{r, c, rows, cols, color, dash}],
+   label: what it is, max: largest cell. */
+function grid(spec, width) {
+  const canvas = el("canvas", { tabindex: "0", role: "img", "aria-label": `${spec.label}. Arrow keys read single elements.` });
+  const draw = (available) => {
+    const want = Math.floor((available - 2) / spec.cols);
+    const w = Math.max(2, Math.min(spec.max || 22, want || 2));
+    const h = spec.height ? spec.height : Math.max(w, spec.rows <= 4 ? Math.min(16, (spec.max || 22)) : w);
+    const ratio = window.devicePixelRatio || 1;
+    canvas.width = Math.ceil((w * spec.cols + 2) * ratio);
+    canvas.height = Math.ceil((h * spec.rows + 2) * ratio);
+    canvas.style.width = `${w * spec.cols + 2}px`;
+    canvas.style.height = `${h * spec.rows + 2}px`;
+    canvas.cellWidth = w;
+    canvas.cellHeight = h;
+    const g = canvas.getContext("2d");
+    g.scale(ratio, ratio);
+    g.translate(1, 1);
+    const gap = w >= 7 ? 1 : w >= 4 ? 0.5 : 0;
+    const ink = color("text"), extra = color("extra");
+    for (let r = 0; r < spec.rows; r++) for (let c = 0; c < spec.cols; c++) {
+      const fill = spec.fill(r, c);
+      if (fill !== null && fill !== undefined) {
+        g.fillStyle = fill;
+        g.fillRect(c * w, r * h, w - gap, h - gap);
+      }
+      if (spec.hatch && spec.hatch(r, c)) {
+        g.save();
+        g.beginPath();
+        g.rect(c * w, r * h, w - gap, h - gap);
+        g.clip();
+        g.strokeStyle = extra;
+        g.lineWidth = 1;
+        g.beginPath();
+        for (let d = -h; d < w; d += 4) { g.moveTo(c * w + d, (r + 1) * h); g.lineTo(c * w + d + h, r * h); }
+        g.stroke();
+        g.restore();
+      }
+      const text = spec.text ? spec.text(r, c, w, h) : "";
+      if (text) {
+        g.fillStyle = ink;
+        g.font = `${Math.min(11, h - 3)}px system-ui, sans-serif`;
+        g.textAlign = "center";
+        g.textBaseline = "middle";
+        g.fillText(text, c * w + w / 2, r * h + h / 2, w - 2);
+      }
+    }
+    for (const b of spec.boxes || []) {
+      g.strokeStyle = b.color;
+      g.lineWidth = 2;
+      g.setLineDash(b.dash ? [4, 3] : []);
+      g.strokeRect(b.c * w, b.r * h, b.cols * w - gap, b.rows * h - gap);
+    }
+    g.setLineDash([]);
+    if (canvas.cursor) {
+      const [r, c] = canvas.cursor;
+      g.strokeStyle = ink;
+      g.lineWidth = 2;
+      g.strokeRect(c * w, r * h, w - gap, h - gap);
+    }
+  };
+  const say = el("span", { class: "vh", "aria-live": "polite" });
+  const at = (event) => {
+    const box = canvas.getBoundingClientRect();
+    const c = Math.floor((event.clientX - box.left - 1) / canvas.cellWidth), r = Math.floor((event.clientY - box.top - 1) / canvas.cellHeight);
+    return r >= 0 && c >= 0 && r < spec.rows && c < spec.cols ? [r, c] : null;
+  };
+  canvas.addEventListener("pointermove", (e) => {
+    const cell = at(e), text = cell && spec.describe(...cell);
+    if (text) tip.show(text, e.clientX, e.clientY); else tip.hide();
+  });
+  canvas.addEventListener("pointerleave", () => tip.hide());
+  if (spec.click) canvas.addEventListener("click", (e) => { const cell = at(e); if (cell) spec.click(...cell); });
+  canvas.addEventListener("keydown", (e) => {
+    const move = { ArrowLeft: [0, -1], ArrowRight: [0, 1], ArrowUp: [-1, 0], ArrowDown: [1, 0] }[e.key];
+    if (!move) return;
+    e.preventDefault();
+    e.stopPropagation();
+    const [r, c] = canvas.cursor || [0, -1];
+    canvas.cursor = [Math.max(0, Math.min(spec.rows - 1, r + move[0])), Math.max(0, Math.min(spec.cols - 1, c + move[1]))];
+    draw(canvas.available);
+    const text = spec.describe(...canvas.cursor) || "";
+    say.textContent = text;
+    const box = canvas.getBoundingClientRect();
+    tip.show(text, box.left + canvas.cursor[1] * canvas.cellWidth, box.top + canvas.cursor[0] * canvas.cellHeight);
+  });
+  canvas.addEventListener("blur", () => { tip.hide(); if (canvas.cursor) { canvas.cursor = null; draw(canvas.available); } });
+  canvas.redraw = (available) => { canvas.available = available; draw(available); };
+  canvas.redraw(width);
+  return el("div", { class: "scroll" }, canvas, say);
+}
+
+// A heat map of an array plane. `outside`: cells around it, for positions past the ends.
+function heat(spec) {
+  const { plane, array, scale } = spec;
+  const ground = color("cell"), high = color("high"), low = color("low"), nothing = color("nothing");
+  const value = (r, c) => { const i = plane.index(r, c); return i < 0 ? undefined : array.values[i]; };
+  return grid({
+    ...spec, rows: plane.rows, cols: plane.cols,
+    fill: (r, c) => {
+      const v = value(r, c);
+      if (v === undefined) return null;
+      if (!Number.isFinite(v)) return v > 0 ? high : v < 0 ? low : nothing;
+      const t = Math.min(1, Math.abs(v) / scale);
+      return mix(ground, v < 0 ? low : high, array.bool ? t * 0.8 : Math.sqrt(t) * 0.85);
+    },
+    text: (r, c, w, h) => { const v = value(r, c); return w >= 30 && h >= 12 && v !== undefined ? number(v, array) : ""; },
+    describe: (r, c) => { const v = value(r, c); return v === undefined ? null : `${spec.name}${plane.label(r, c)} = ${number(v, array)}${spec.more ? spec.more(r, c) : ""}`; },
+  }, spec.width);
+}

@@ -1,0 +1,77 @@
+"""approximate: exponentials that feed f16 or bf16 results, and no others."""
+
+from __future__ import annotations
+
+import pytest
+from passes.algebra import OFF, run_passes
+
+from phobos.ir.tile import Compute
+from phobos.ir.walk import kernel_ops
+
+TEXT = """\
+{attribute}
+kernel k(X: tensor<{x}>[M, N], W: tensor<{w}>[N, 16], Y: tensor<{y}>[M, 16], c: f32) {{
+  let row = ctx.block.x * 16
+  var acc: tile<f32>[16, 16] = 0.0
+  for kt in range(0, N, 16) {{
+    let x: tile<f32>[16, 16] = X[row :+ 16, kt :+ 16]
+    {body}
+  }}
+  Y[row :+ 16, :] = {result}
+}}
+"""
+
+
+def approximate(body: str, *, x: str = "f32", w: str = "f16", y: str = "f32", result: str = "acc", attribute: str = "") -> list[bool]:
+    """Whether each exponential of the kernel may be approximate, in order of the text; the report says the same."""
+    text = TEXT.format(body=body, x=x, w=w, y=y, result=result, attribute=attribute)
+    made = run_passes(text, **OFF)
+    exps = [op for op in kernel_ops(made.after) if isinstance(op, Compute) and op.fn in ("exp", "exp2")]
+    said = [d.choice for d in made.decisions if d.subject.startswith("exp")]
+    assert said == ["approximate" if op.approximate else "IEEE" for op in exps]
+    assert not any(op.approximate for op in kernel_ops(made.before) if isinstance(op, Compute))
+    return [op.approximate for op in exps]
+
+
+FEEDS = {
+    "cast to f16": ("acc += dot(f16(exp(x)), W[kt :+ 16, :])", {}),
+    "cast to bf16": ("acc += dot(bf16(exp2(x)), W[kt :+ 16, :])", {"w": "bf16"}),
+    "by arithmetic": ("acc += dot(f16(where(x > 0.0, -(exp(x) * 2.0 + 1.0) / 3.0, x)), W[kt :+ 16, :])", {}),
+    "stored as f16": ("acc += exp(x)", {"y": "f16", "result": "f16(acc)"}),
+    "a factor in a loop, stored as f16": ("acc = acc * exp(x[:, 0 :+ 1]) + x", {"y": "f16", "result": "f16(acc)"}),
+    "a product that rounds": ("acc += dot(exp(x), W[kt :+ 16, :])", {"w": "f32", "attribute": "@tensorcore(f16)"}),
+    "a product that rounds to bf16": ("acc += dot(exp(x), W[kt :+ 16, :])", {"w": "f32", "attribute": "@tensorcore(bf16)"}),
+}
+
+
+@pytest.mark.parametrize("name", FEEDS)
+def test_it_marks(name: str) -> None:
+    body, options = FEEDS[name]
+    assert approximate(body, **options) == [True]
+
+
+KEEPS = {
+    "stored as f32": ("acc += exp(x)", {}),
+    "an IEEE product": ("acc += dot(exp(x), W[kt :+ 16, :])", {"w": "f32"}),
+    "a product in tf32": ("acc += dot(exp(x), W[kt :+ 16, :])", {"w": "f32", "attribute": "@tensorcore(tf32)"}),
+    "compared": ("acc += dot(f16(where(exp(x) > 2.0, 1.0, 0.0)), W[kt :+ 16, :])", {}),
+    "summed first": ("acc += dot(f16(x), W[kt :+ 16, :]) * rowsum(exp(x))", {}),
+    "cast to an integer": ("acc += f32(i32(exp(x)))", {}),
+    "cast to f64": ("acc += f32(f64(exp(x)))", {}),
+}
+
+
+
+@pytest.mark.parametrize("name", KEEPS)
+def test_it_leaves(name: str) -> None:
+    body, options = KEEPS[name]
+    assert approximate(body, **options) == [False]
+
+
+def test_other_types_are_left() -> None:
+    assert approximate("acc += f32(exp(X[row :+ 16, kt :+ 16]))", x="f64").count(True) == 0
+
+
+def test_each_exponential_by_itself() -> None:
+    body = "acc += dot(f16(exp(x)), W[kt :+ 16, :])\n    acc += exp2(x)"
+    assert approximate(body) == [True, False]
