@@ -112,7 +112,7 @@ class Kernel:
 
     # --- calling
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> None:
         """Run the kernel: tensors and scalars by position in the kernel's order or by keyword.
 
         Keywords `config` (values of @autotune names), `stream` (a CUDA stream; default: the caller's current one),
@@ -140,7 +140,7 @@ class Kernel:
             return error
         return None
 
-    def _first_call(self, *args: Any, **kwargs: Any) -> None:
+    def _first_call(self, /, *args: Any, **kwargs: Any) -> None:
         """Stands for the entry function until the first call, so that `jit` and `compile` need not make one."""
         from phobos.runtime.warm import make_entry
 
@@ -238,7 +238,13 @@ class Kernel:
         items = dict(request.config_items(config))
         for name in self._info.consts:
             if name in items:
-                consts.setdefault(name, items.pop(name))
+                value = items.pop(name)
+                if consts.setdefault(name, value) != value:
+                    raise CompileError(
+                        Diagnostic(
+                            code="PH0607", message=f"const {name!r} is given twice: {consts[name]!r}, in config {value!r}"
+                        )
+                    )
         # A searched name that is also a dim is not free: the shape decides it.
         for name, allowed in self._info.space:
             if name in dims and len(allowed) > 1:
@@ -321,6 +327,7 @@ class Kernel:
 
     def prepare(
         self,
+        /,
         *args: Any,
         config: Mapping[str, Any] | None = None,
         stream: Any = None,
@@ -362,12 +369,13 @@ class Kernel:
             caller_stream(values.values(), call.views.values(), ordinal),
         )
 
-    def autotune(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def autotune(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """The fastest configuration for these arguments, found by timing all of them; see `search`."""
         return dict(self.search(*args, **kwargs).best)
 
     def search(
         self,
+        /,
         *args: Any,
         config: Mapping[str, Any] | None = None,
         stream: Any = None,

@@ -13,8 +13,8 @@ Conditions, all read off the loop by an abstract interpretation that must unders
 maximum occurs only in exp(x - m), in exp(m_old - m) (both perhaps scaled by a positive scalar), in the guard
 where(m == -inf, c, m) and, after the loop, in m + log(l); x is bounded by the new maximum; what is computed of p is
 linear in it and mixes no rows; carried sums are multiplied by the correction once; after the loop they meet only in
-quotients (where(l == 0, 1, l) and max(l, tiny) may stand for l, if l is the sum of p); no p is rounded to an 8-bit type;
-every p is one that may be approximate, because a kernel in IEEE f32 keeps the rounding of its text.
+quotients (where(l == 0, 1, l) and max(l, tiny) may stand for l, if l is the sum of p); no p is rounded to 8 bits; every
+p is one that may be approximate, because a kernel in IEEE f32 keeps the rounding of its text.
 
 Independently of this, a carried tile that is multiplied by exp(m - max(m, ...)) is marked `unless_one`.
 """

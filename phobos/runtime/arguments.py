@@ -113,6 +113,19 @@ def view(value: Any, name: str) -> ArrayView:
         return _numpy_view(value, name)
     if isinstance(value, type):
         raise _not_array(value, name)
+    try:
+        return _protocol_view(value, name)
+    except LaunchError:
+        raise
+    except Exception as error:  # whatever the code and the tables of another library do
+        kind = type(value).__name__
+        raise _fail(
+            "PH0706", f"argument {name!r} cannot be read as an array: {kind} fails with {type(error).__name__}: {error}"
+        ) from error
+
+
+def _protocol_view(value: Any, name: str) -> ArrayView:
+    """The view of an object that says by one of the protocols what it is."""
     interface = getattr(value, "__cuda_array_interface__", None)
     if interface is not None:
         return _cuda_interface_view(value, interface, name)
@@ -129,7 +142,7 @@ def _not_array(value: Any, name: str) -> LaunchError:
     kind = value.__name__ if isinstance(value, type) else type(value).__name__
     return _fail(
         "PH0705",
-        f"argument {name!r} is a tensor of the kernel, but a {kind} was passed",
+        f"argument {name!r} is a tensor of the kernel, but {_article(kind)} was passed",
         "pass a torch, CuPy, JAX, Numba or NumPy array, or another object with DLPack or the CUDA array interface",
     )
 
@@ -197,6 +210,9 @@ def _torch_view(value: Any, name: str, torch: Any) -> ArrayView:
 
 
 def _numpy_view(value: Any, name: str) -> ArrayView:
+    masked = sys.modules.get("numpy.ma")
+    if masked is not None and isinstance(value, masked.MaskedArray):
+        raise _fail("PH0706", f"argument {name!r} is a masked array", "fill it, or pass its .data")
     if not value.dtype.isnative:
         raise _fail("PH0706", f"argument {name!r} has byte-swapped elements ({value.dtype.str})", "pass a native copy")
     dtype_name = value.dtype.name
@@ -370,8 +386,12 @@ def _range_error(name: str, value: int | float, dtype: DType) -> LaunchError:
     return _fail("PH0717", f"argument {name!r} = {text} does not fit {dtype} (largest {_LARGEST[dtype][0]:g})")
 
 
-def _article(dtype: DType) -> str:
-    return f"an {dtype}" if str(dtype)[0] in "if" else f"a {dtype}"
+def _article(word: object) -> str:
+    """The word with its article; types are spoken as letters: an f32, an i8, a u8."""
+    text = str(word)
+    if isinstance(word, DType):
+        return f"an {text}" if text[0] in "if" else f"a {text}"
+    return f"an {text}" if text[:1].lower() in tuple("aeio") or text == "ndarray" else f"a {text}"
 
 
 def _plain(value: Any, name: str) -> int | float | bool:
@@ -398,7 +418,7 @@ def _plain(value: Any, name: str) -> int | float | bool:
 
 
 def _reject(value: Any, name: str) -> float:
-    raise _fail("PH0716", f"argument {name!r} is a scalar of the kernel, but a {type(value).__name__} was passed")
+    raise _fail("PH0716", f"argument {name!r} is a scalar of the kernel, but {_article(type(value).__name__)} was passed")
 
 
 def bf16_bits(value: float) -> int:

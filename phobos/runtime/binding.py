@@ -142,6 +142,13 @@ def _bind_dtypes(params: Sequence[ParamFact], views: Mapping[str, ArrayView], er
                 f"argument {param.name!r} has elements of type {array.dtype_name}, which kernels do not know",
                 f"it must be {param.dtype}" if not param.generic else None,
             )
+        elif array.pointer % array.dtype.bytes and array.size:
+            errors.add(
+                "PH0706",
+                f"argument {param.name!r} begins at address {array.pointer:#x}, not at a multiple of its element size "
+                f"{array.dtype.bytes}",
+                "pass a copy of it",
+            )
         elif not param.generic:
             wanted = DTYPE_BY_NAME[param.dtype]
             if array.dtype is not wanted and not (array.dtype_name == "uint8" and wanted in _F8_BITS):

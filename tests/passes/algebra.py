@@ -65,8 +65,8 @@ class Result:
     decisions: tuple[Decision, ...]
 
     def choice(self, subject: str) -> tuple[str, str]:
-        """(choice, reason) of the only decision about something that begins with `subject`."""
-        (found,) = [d for d in self.decisions if d.subject.startswith(subject)]
+        """(choice, reason) of the last decision about something that begins with `subject`."""
+        *_, found = [d for d in self.decisions if d.subject.startswith(subject)]
         assert found.stage == "algebra"
         return found.choice, found.reason
 

@@ -28,7 +28,11 @@ ALONE = {**OFF, "rescale": "auto"}
 # Ways to write an online softmax, as edits of SOFTMAX.
 PARAPHRASES: dict[str, Edits] = {
     "as it is": (),
-    "no guard, finite start": (("= -inf\n", "= -1.0e30\n"), ("exp(s - safe)", "exp(s - mnew)"), ("exp(m - safe)", "exp(m - mnew)")),
+    "no guard, finite start": (
+        ("= -inf\n", "= -1.0e30\n"),
+        ("exp(s - safe)", "exp(s - mnew)"),
+        ("exp(m - safe)", "exp(m - mnew)"),
+    ),
     "maximum the other way round": (("tmax(m, rowmax(s))", "tmax(rowmax(s), m)"),),
     "guard by !=": (("where(mnew == -inf, 0.0, mnew)", "where(mnew != -inf, mnew, 0.0)"),),
     "guarded exponentials": (
@@ -39,11 +43,19 @@ PARAPHRASES: dict[str, Edits] = {
         ("l = l * corr + rowsum(p)", "l *= corr; l += rowsum(p)"),
         ("acc = acc * corr + dot(f16(p), V[kt :+ 16, :])", "acc *= corr; acc += dot(f16(p), V[kt :+ 16, :])"),
     ),
-    "fused multiply-add": (("acc * corr + dot(f16(p), V[kt :+ 16, :])", "fma(acc, corr, dot(f16(p), V[kt :+ 16, :]))"),),
-    "base 2 outside": (("exp(s - safe)", "exp2((s - safe) * 1.25)"), ("exp(m - safe)", "exp2((m - safe) * 1.25)"),
-                       ("m + log(l)", "l / l")),
-    "base 2 inside": (("exp(s - safe)", "exp2(s * c - safe * c)"), ("exp(m - safe)", "exp2(m * c - safe * c)"),
-                      ("m + log(l)", "l / l")),
+    "fused multiply-add": (
+        ("acc * corr + dot(f16(p), V[kt :+ 16, :])", "fma(acc, corr, dot(f16(p), V[kt :+ 16, :]))"),
+    ),
+    "base 2 outside": (
+        ("exp(s - safe)", "exp2((s - safe) * 1.25)"),
+        ("exp(m - safe)", "exp2((m - safe) * 1.25)"),
+        ("m + log(l)", "l / l"),
+    ),
+    "base 2 inside": (
+        ("exp(s - safe)", "exp2(s * c - safe * c)"),
+        ("exp(m - safe)", "exp2(m * c - safe * c)"),
+        ("m + log(l)", "l / l"),
+    ),
     "scaled scores": (("rowmax(s)", "rowmax(s) * c"), ("exp(s - safe)", "exp(s * c - safe)")),
     "reciprocal": (("acc / where(l == 0.0, 1.0, l)", "acc * (1.0 / where(l == 0.0, 1.0, l))"),),
     "tiny instead of zero": (("where(l == 0.0, 1.0, l)", "tmax(l, 1.0e-20)"),),
@@ -51,17 +63,24 @@ PARAPHRASES: dict[str, Edits] = {
     "masked probabilities": (("dot(f16(p)", "dot(f16(where(iota(1) < 3, p, 0.0))"),),
     "weighted": (("dot(f16(p), V[kt :+ 16, :])", "dot(f16(p), V[kt :+ 16, :]) * 0.5"),),
     "two maxima": (
-        ("let s = S[row :+ 8, kt :+ 16] else -inf", "let s = S[row :+ 8, kt :+ 16] else -inf\n    let t = where(s > 0.0, s * 0.5, -1.0)"),
+        (
+            "let s = S[row :+ 8, kt :+ 16] else -inf",
+            "let s = S[row :+ 8, kt :+ 16] else -inf\n    let t = where(s > 0.0, s * 0.5, -1.0)",
+        ),
         ("tmax(m, rowmax(s))", "tmax(rowmax(t), tmax(m, rowmax(s)))"),
         ("let corr", "let q = exp(t - safe)\n    let corr"),
         ("rowsum(p)", "rowsum(p) + rowsum(q)"),
         ("dot(f16(p)", "dot(f16(p + q)"),
     ),
-}  # fmt: skip
+}
 
 TWO_LOOPS = edited(
     ("for kt in range(0, N, 16) {", "let half = N / 32 * 16\n  for kt in range(0, half, 16) {"),
-    ("  O[row", SOFTMAX[SOFTMAX.index("  for kt") : SOFTMAX.index("  O[row")].replace("range(0, N", "range(half, N") + "  O[row"),
+    (
+        "  O[row",
+        SOFTMAX[SOFTMAX.index("  for kt") : SOFTMAX.index("  O[row")].replace("range(0, N", "range(half, N")
+        + "  O[row",
+    ),
 )
 
 COLUMNS = """\
@@ -86,7 +105,10 @@ kernel k(S: tensor<f32>[M, N], V: tensor<f16>[N, 16], O: tensor<f32>[M, 16], L: 
 """
 TRANSPOSED_ACC = edited(
     ("var acc: tile<f32>[8, 16]", "var acc: tile<f32>[16, 8]"),
-    ("acc = acc * corr + dot(f16(p), V[kt :+ 16, :])", "acc = acc * transpose(corr) + dot_t(transpose(V[kt :+ 16, :]), f16(p))"),
+    (
+        "acc = acc * corr + dot(f16(p), V[kt :+ 16, :])",
+        "acc = acc * transpose(corr) + dot_t(transpose(V[kt :+ 16, :]), f16(p))",
+    ),
     ("acc / where(l == 0.0, 1.0, l)", "transpose(acc) / where(l == 0.0, 1.0, l)"),
 )
 
@@ -98,9 +120,13 @@ def lagging(kernel: KernelIR) -> list[Value]:
     """The references that pass made: where(growth <= lag, old, new)."""
     defs = {op.result: op for op in kernel_ops(kernel) if isinstance(op, Compute)}
     return [
-        v for v, op in defs.items()
-        if op.fn == "where" and (test := defs.get(op.args[0])) is not None and test.fn == "le" and test.result.name == "keep"
-    ]  # fmt: skip
+        v
+        for v, op in defs.items()
+        if op.fn == "where"
+        and (test := defs.get(op.args[0])) is not None
+        and test.fn == "le"
+        and test.result.name == "keep"
+    ]
 
 
 def skipped(kernel: KernelIR) -> list[Compute]:
@@ -180,44 +206,63 @@ NOT: dict[str, tuple[Edits, str]] = {
     "a large stand-in for l": ((("where(l == 0.0, 1.0, l)", "tmax(l, 2.0)"),), "used in max"),
     "another test of l": ((("where(l == 0.0, 1.0, l)", "where(l == 1.0, 2.0, l)"),), "used in eq"),
     "another sum guarded": (
-        (("acc / where(l == 0.0, 1.0, l)", "l / where(acc == 0.0, 1.0, acc)"),), "used in where",
+        (("acc / where(l == 0.0, 1.0, l)", "l / where(acc == 0.0, 1.0, acc)"),),
+        "used in where",
     ),
     "l leaves some out": (
-        (("rowsum(p)", "rowsum(where(iota(1) < 3, p, 0.0))"), ("m + log(l)", "l / l")), "used in where",
+        (("rowsum(p)", "rowsum(where(iota(1) < 3, p, 0.0))"), ("m + log(l)", "l / l")),
+        "used in where",
     ),
     "l starts below zero": ((("l: tile<f32>[8, 1] = 0.0", "l: tile<f32>[8, 1] = -1.0"),), "used in where"),
     "acc is not corrected": ((("acc = acc * corr +", "acc = acc +"),), "acc is not multiplied by the correction"),
-    "acc is corrected twice": ((("acc = acc * corr +", "acc = acc * corr * corr +"),), "multiplied by the correction in mul"),
+    "acc is corrected twice": (
+        (("acc = acc * corr +", "acc = acc * corr * corr +"),),
+        "multiplied by the correction in mul",
+    ),
     "acc is also read": (
-        (("acc = acc * corr +", "let old = acc\n    acc = acc * corr + old +"),), "used before it is multiplied",
+        (("acc = acc * corr +", "let old = acc\n    acc = acc * corr + old +"),),
+        "used before it is multiplied",
     ),
     "the correction is also added": ((("acc = acc * corr +", "acc = acc * corr + corr +"),), "used in add"),
-    "l is not corrected": ((("l = l * corr + rowsum(p)", "l = l + rowsum(p)"),), "l is not multiplied by the correction"),
+    "l is not corrected": (
+        (("l = l * corr + rowsum(p)", "l = l + rowsum(p)"),),
+        "l is not multiplied by the correction",
+    ),
     "exponential of the old maximum": ((("exp(s - safe)", "exp(s - m)"),), "m is used in sub"),
     "p is squared": ((("dot(f16(p)", "dot(f16(p * p)"),), "p is used in mul"),
     "p plus one": ((("dot(f16(p)", "dot(f16(p + 1.0)"),), "p is used in add"),
     "p to 8 bits": ((("dot(f16(p)", "dot(f16(f8e4m3(p))"),), "rounded to f8e4m3"),
     "products to f16": ((("dot(f16(p), V[kt :+ 16, :])", "f32(f16(dot(f16(p), V[kt :+ 16, :])))"),), "rounded to f16"),
-    "scores not below the maximum": ((("exp(s - safe)", "exp(s + 1.0 - safe)"),), "not known to be below the new maximum"),
+    "scores not below the maximum": (
+        (("exp(s - safe)", "exp(s + 1.0 - safe)"),),
+        "not known to be below the new maximum",
+    ),
     "rows added up": (
-        (("rowsum(p)", "reshape(transpose(colsum(p)), 16, 1)[0 :+ 8, :]"),), "rows are added up in reduce",
+        (("rowsum(p)", "reshape(transpose(colsum(p)), 16, 1)[0 :+ 8, :]"),),
+        "rows are added up in reduce",
     ),
     "rows meet other rows": (
-        (("var acc: tile<f32>[8, 16]", "var acc: tile<f32>[8, 8]"),
-         ("dot(f16(p), V[kt :+ 16, :])", "transpose(dot(f16(p), V[kt :+ 16, 0 :+ 8]))"),
-         ("O[row :+ 8, :]", "O[row :+ 8, 0 :+ 8]")),
+        (
+            ("var acc: tile<f32>[8, 16]", "var acc: tile<f32>[8, 8]"),
+            ("dot(f16(p), V[kt :+ 16, :])", "transpose(dot(f16(p), V[kt :+ 16, 0 :+ 8]))"),
+            ("O[row :+ 8, :]", "O[row :+ 8, 0 :+ 8]"),
+        ),
         "rows meet other rows",
     ),
     "exponentials of different scale": ((("exp(m - safe)", "exp2(m - safe)"),), "different scale"),
-    "leaves early": ((("    m = mnew\n", "    m = mnew\n    if kt > 40 {\n      break\n    }\n"),), "an iteration can end early"),
+    "leaves early": (
+        (("    m = mnew\n", "    m = mnew\n    if kt > 40 {\n      break\n    }\n"),),
+        "an iteration can end early",
+    ),
     "used under a condition": (
-        (("    m = mnew\n", "    m = mnew\n    if kt > 40 {\n      l = l + rowsum(p)\n    }\n"),), "nested control flow",
+        (("    m = mnew\n", "    m = mnew\n    if kt > 40 {\n      l = l + rowsum(p)\n    }\n"),),
+        "nested control flow",
     ),
     "decays": ((("m = mnew", "m = mnew * 0.5"),), ""),
     "maximum used twice": ((("tmax(m, rowmax(s))", "tmax(m, tmax(m * 1.0 + 0.0, rowmax(s)))"),), "m is used in"),
     "printed": ((("    m = mnew\n", '    m = mnew\n    print("m", mnew)\n'),), "used in print"),
     "IEEE": ((("V: tensor<f16>", "V: tensor<f32>"), ("f16(p)", "p")), "may not be approximate"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", NOT)
@@ -298,7 +343,9 @@ def softmax_oracle(s: np.ndarray, v: np.ndarray) -> tuple[np.ndarray, np.ndarray
         return p @ v, m + np.log(total), p @ np.abs(v)
 
 
-@pytest.mark.parametrize("options", [{}, {"rescale": "off"}, {"sums": "off"}, OFF], ids=["on", "no rescale", "no sums", "off"])
+@pytest.mark.parametrize(
+    "options", [{}, {"rescale": "off"}, {"sums": "off"}, OFF], ids=["on", "no rescale", "no sums", "off"]
+)
 @pytest.mark.parametrize("threads", [32, 128])
 def test_emulator_agrees_with_numpy(threads: int, options: dict[str, str]) -> None:
     kernel, program, _ = emitted(SOFTMAX, threads, **options)
@@ -321,9 +368,16 @@ def test_emulator_agrees_with_numpy(threads: int, options: dict[str, str]) -> No
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize(
     ("threads", "br", "bc", "options"),
-    [(32, 16, 16, {}), (64, 32, 16, {}), (128, 16, 64, {}), (128, 16, 64, {"rescale": "off", "sums": "off"}),
-     (128, 32, 32, {"matmul": "fma"}), (64, 32, 32, {"rescale": "off"}), (64, 32, 32, {"sums": "off"})],
-)  # fmt: skip
+    [
+        (32, 16, 16, {}),
+        (64, 32, 16, {}),
+        (128, 16, 64, {}),
+        (128, 16, 64, {"rescale": "off", "sums": "off"}),
+        (128, 32, 32, {"matmul": "fma"}),
+        (64, 32, 32, {"rescale": "off"}),
+        (64, 32, 32, {"sums": "off"}),
+    ],
+)
 def test_attention_in_f16(threads: int, br: int, bc: int, options: dict[str, str], causal: bool) -> None:
     sizes = {"B": 1, "H": 2, "HK": 1, "M": 37, "N": 53, "D": 32}
     config, consts = (("D", 32), ("BR", br), ("BC", bc)), (("causal", causal),)

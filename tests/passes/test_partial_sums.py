@@ -40,7 +40,13 @@ kernel k<T>(X: tensor<T>[M, N], Y: tensor<T>[M, 1], a: f32) {
   Y[row :+ ROWS, :] = l
 }
 """
-F32 = SUM.replace("<T>(", "(").replace("T(0)", "0.0").replace("<T>", "<f32>").replace("ROWS", "8").replace("COLUMNS", "16")
+F32 = (
+    SUM.replace("<T>(", "(")
+    .replace("T(0)", "0.0")
+    .replace("<T>", "<f32>")
+    .replace("ROWS", "8")
+    .replace("COLUMNS", "16")
+)
 
 
 def partial(kernel: KernelIR) -> list[Reduce]:
@@ -58,12 +64,22 @@ FIRES: dict[str, tuple[str, Edits]] = {
     "the other way round": (F32, (("l + rowsum(X[row :+ 8, kt :+ 16])", "rowsum(X[row :+ 8, kt :+ 16]) + l"),)),
     "scaled by a constant": (F32, (("l + rowsum", "l * 0.5 + rowsum"),)),
     "fused multiply-add": (F32, (("l + rowsum(X[row :+ 8, kt :+ 16])", "fma(l, 0.5, rowsum(X[row :+ 8, kt :+ 16]))"),)),
-    "columns": (F32, (("[8, 1]", "[1, 16]"), ("rowsum", "colsum"), ("Y[row :+ 8, :] = l", "Y[row :+ 8, :] = broadcast(sum(l), 8, 1)"))),
+    "columns": (
+        F32,
+        (
+            ("[8, 1]", "[1, 16]"),
+            ("rowsum", "colsum"),
+            ("Y[row :+ 8, :] = l", "Y[row :+ 8, :] = broadcast(sum(l), 8, 1)"),
+        ),
+    ),
     "softmax": (SOFTMAX, ()),
     "softmax without a guard": (SOFTMAX, (("exp(s - safe)", "exp(s - mnew)"), ("exp(m - safe)", "exp(m - mnew)"))),
-    "softmax in base 2": (SOFTMAX, (("exp(m - safe)", "exp2((m - safe) * 1.25)"), ("exp(s - safe)", "exp2((s - safe) * 1.25)"))),
+    "softmax in base 2": (
+        SOFTMAX,
+        (("exp(m - safe)", "exp2((m - safe) * 1.25)"), ("exp(s - safe)", "exp2((s - safe) * 1.25)")),
+    ),
     "never read": (SOFTMAX, (("acc / where(l == 0.0, 1.0, l)", "acc"), ("m + log(l)", "m"))),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", FIRES)
@@ -104,7 +120,8 @@ NOT: dict[str, tuple[Edits, str]] = {
     "skips": (((STEP, "    if kt == 16 {\n      continue\n    }\n" + STEP),), "an iteration can end early"),
     "returns": (((STEP, "    if kt == 160 {\n      return\n    }\n" + STEP),), "an iteration can end early"),
     "the sum read too": (
-        ((STEP, "    let r = rowsum(X[row :+ 8, kt :+ 16])\n    l = l + r\n    Y[row :+ 8, :] = r\n"),), "also used otherwise",
+        ((STEP, "    let r = rowsum(X[row :+ 8, kt :+ 16])\n    l = l + r\n    Y[row :+ 8, :] = r\n"),),
+        "also used otherwise",
     ),
     "the scaled one read too": (
         ((STEP, "    let r = l * 0.5\n    l = r + rowsum(X[row :+ 8, kt :+ 16])\n    Y[row :+ 8, :] = r\n"),),
@@ -112,13 +129,16 @@ NOT: dict[str, tuple[Edits, str]] = {
     ),
     "scaled by a parameter": ((("l + rowsum", "l * a + rowsum"),), "might be infinite"),
     "scaled by an infinite constant": ((("l + rowsum", "l * inf + rowsum"),), "might be infinite"),
-    "scaled by an exponential of anything": ((("l + rowsum", "l * exp(X[row :+ 8, 0 :+ 1]) + rowsum"),), "might be infinite"),
+    "scaled by an exponential of anything": (
+        (("l + rowsum", "l * exp(X[row :+ 8, 0 :+ 1]) + rowsum"),),
+        "might be infinite",
+    ),
     "scaled by itself": ((("l + rowsum", "l * l + rowsum"),), "the loop reads it otherwise"),
     "broadcast": (
         (("var l: tile<f32>[8, 1]", "var l: tile<f32>[8, 16]"), ("Y[row :+ 8, :] = l", "Y[row :+ 8, :] = rowsum(l)")),
         "it is broadcast",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", NOT)
@@ -147,7 +167,8 @@ def test_other_recurrences_are_left_alone(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "corr", ["exp(mnew - m)", "exp(m - rowmax(s))", "exp(m - where(mnew == -inf, 0.0, mnew - 1.0))", "exp(-mnew)", "sqrt(m)"]
+    "corr",
+    ["exp(mnew - m)", "exp(m - rowmax(s))", "exp(m - where(mnew == -inf, 0.0, mnew - 1.0))", "exp(-mnew)", "sqrt(m)"],
 )
 def test_a_factor_must_be_known_to_be_at_most_one(corr: str) -> None:
     result = run_passes(edited(("exp(m - safe)", corr)), **ALONE)
@@ -269,7 +290,16 @@ def loop_text(program: Program) -> str:
     raise AssertionError("the loop does not end")
 
 
-SHAPES = [(1, 256, 128), (1, 100, 64), (3, 48, 32), (8, 16, 64), (16, 20, 128), (32, 8, 128), (64, 128, 256), (2, 1, 32)]
+SHAPES = [
+    (1, 256, 128),
+    (1, 100, 64),
+    (3, 48, 32),
+    (8, 16, 64),
+    (16, 20, 128),
+    (32, 8, 128),
+    (64, 128, 256),
+    (2, 1, 32),
+]
 
 
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])

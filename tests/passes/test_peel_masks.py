@@ -90,7 +90,9 @@ def test_edge_tiles_alone_pay(mask: str, limits: tuple[int, int]) -> None:
 
     np.testing.assert_array_equal(outputs(result.after, limits, watch), outputs(result.before, limits))
     # Tiles reach past the tensor: positions there belong to the tile, too.
-    whole = masks(24, 96, limits=limits)[mask] if "N" not in mask else np.arange(96)[None, :] < np.full((24, 1), SHAPE[1])
+    whole = (
+        masks(24, 96, limits=limits)[mask] if "N" not in mask else np.arange(96)[None, :] < np.full((24, 1), SHAPE[1])
+    )
     edge = {(r, c) for r in range(3) for c in range(6) if not whole[8 * r : 8 * r + 8, 16 * c : 16 * c + 16].all()}
     assert edge <= touched
     if "&&" not in mask:
@@ -118,7 +120,8 @@ def test_other_masks_stay(name: str) -> None:
 
 def test_masks_outside_loops_stay() -> None:
     text = TEXT.replace("let y = MASKED", "let y = x").replace(
-        "Y[row :+ 8, :] = total", "let z = where(iota(1) < to, X[row :+ 8, 0 :+ 16], -1.0)\n  Y[row :+ 8, :] = total + rowsum(z)"
+        "Y[row :+ 8, :] = total",
+        "let z = where(iota(1) < to, X[row :+ 8, 0 :+ 16], -1.0)\n  Y[row :+ 8, :] = total + rowsum(z)",
     )
     result = run_passes(text, **ALONE)
     assert not peeled(result.after)
