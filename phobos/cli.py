@@ -1,4 +1,4 @@
-"""The command line: `phobos compile | check | run | fmt | doctor | kbench`.
+"""The command line: `phobos compile | check | run | trace | fmt | doctor | kbench`.
 
 Exit status: 0, 1 for diagnostics, 2 for wrong usage, 130 for Ctrl-C, 141 for a closed pipe. Nothing but click is
 imported before a command is known, so that each starts as fast as what it needs.
@@ -374,6 +374,61 @@ def run_command(
     click.echo(result.to_json() if as_json else result.text())
     if not result.good:
         raise click.exceptions.Exit(1)
+
+
+@cli.command("trace", cls=SpreadCommand)
+@_file
+@_dim
+@_set
+@_dtype
+@click.option(
+    "--scalar", "scalars", type=Assignments(), multiple=True, help="A scalar argument: --scalar scale=0.125 (default 0.5)."
+)
+@_kernel
+@click.option("--arch", metavar="ARCH", help="Architecture to compile for (default sm_90a).")
+@click.option("--compare", type=Assignments(), multiple=True, help="A second configuration beside: --compare BR=16.")
+@click.option("--emulator", is_flag=True, help="Record addresses on the emulator too, and compare them.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
+@click.option("-o", "--output", metavar="OUT.html", help="The page (default: FILE's name with .html, here).")
+@click.option("--json", "json_output", metavar="OUT.json", help="Write the trace as JSON too.")
+def trace_command(
+    file: str,
+    dims: Sequence[Sequence[tuple[str, str]]],
+    settings: Sequence[Sequence[tuple[str, str]]],
+    dtypes: Sequence[Sequence[tuple[str, str]]],
+    scalars: Sequence[Sequence[tuple[str, str]]],
+    kernel: str | None,
+    arch: str | None,
+    compare: Sequence[Sequence[tuple[str, str]]],
+    emulator: bool,
+    seed: int,
+    output: str | None,
+    json_output: str | None,
+) -> None:
+    """Show FILE step by step: one page with tiles, lanes, addresses and the compiler's decisions. Needs no GPU.
+
+    What is left open is small: the smallest tiles that compile, two blocks along the grid, three turns of each loop.
+    """
+    from phobos.commands import trace as command
+
+    def assigned(pairs: Sequence[Sequence[tuple[str, str]]], option: str) -> dict[str, Value]:
+        return {n: parse_value(t) for n, t in flatten(pairs, option).items()}
+
+    for line in command.trace(
+        file,
+        dims=integers(flatten(dims, "--dim"), "--dim"),
+        config=assigned(settings, "--set"),
+        dtypes=flatten(dtypes, "--dtype"),
+        scalars=numbers(flatten(scalars, "--scalar"), "--scalar"),
+        kernel=kernel,
+        arch=arch,
+        compare=assigned(compare, "--compare") or None,
+        emulator=emulator,
+        seed=seed,
+        output=output,
+        json_output=json_output,
+    ):
+        click.echo(line)
 
 
 @cli.command("fmt")

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from phobos.runtime.launch import Launcher, NothingToLaunch, Prepared
     from phobos.runtime.module import Device
     from phobos.runtime.warm import Entry
+    from phobos.trace.api import Trace
     from phobos.tuning.result import SearchResult
 
 BACKENDS = ("auto", "cuda", "emulator", "reference")
@@ -454,6 +455,33 @@ class Kernel:
         configured = self._frontend.configured(wanted)
         spec = request.guided_spec(configured.facts, configured.spec, extents)
         return self._compile(configured, spec, target, reason, debug=debug, fast_math=fast_math)
+
+    def trace(
+        self,
+        *args: Any,
+        config: Mapping[str, Any] | None = None,
+        compare: Mapping[str, Any] | None = None,
+        dims: Mapping[str, int] | None = None,
+        dtypes: Mapping[str, Any] | None = None,
+        arch: str | None = None,
+        emulator: bool = False,
+        **kwargs: Any,
+    ) -> "Trace":
+        """A run to look at step by step; needs no GPU. Shows itself in a notebook, and `save("trace.html")` writes a page.
+
+        Takes the arguments of a call, which stay as they are; where tensors are left out they are random and small, of
+        extents `dims` and types `dtypes` where given. `config`: values of @autotune names, the smallest ones that compile
+        where left out; `compare`: changes to it for a second trace beside the first. `emulator`: records the addresses
+        of a run on the emulator and says whether they are those of the layouts.
+
+        Raises CompileError and LaunchError as a call does; LaunchError PH1020 for a run too long to look at.
+        """
+        from phobos.trace.api import trace_kernel
+
+        return trace_kernel(
+            self._frontend, self._info, args, kwargs, config=config, compare=compare, dims=dims, dtypes=dtypes, arch=arch,
+            emulator=emulator,
+        )  # fmt: skip
 
     def _compile(
         self,

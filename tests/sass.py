@@ -56,8 +56,8 @@ def instructions(cubin: bytes, tool: str, folder: Path) -> list[Instruction]:
 
 
 def loops(code: list[Instruction]) -> list[Counter[str]]:
-    """Opcodes (without modifiers) of every natural loop: what a jump backwards can come from without passing its target,
-    blocks that the compiler placed elsewhere included."""
+    """Opcodes (without modifiers) of every natural loop: what a jump backwards can come from without passing its
+    target, blocks that the compiler placed elsewhere included."""
     before: list[list[int]] = [[] for _ in code]
     for at, i in enumerate(code):
         if i.target is not None:

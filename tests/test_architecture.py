@@ -25,8 +25,8 @@ ORDER: list[tuple[str, ...]] = [
     ("compiler", "tuning.default", "tuning.model"),  # the cost model, which needs no device
     ("reference", "emulator", "runtime", "norms"),
     ("tuning",),
-    ("kernel",),
     ("trace",),
+    ("kernel",),
     ("__init__",),
     ("ops", "console", "doctor"),
     ("commands",),

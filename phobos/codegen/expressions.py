@@ -31,6 +31,8 @@ _BINARY = {
 }  # fmt: skip
 _NARROW = frozenset({DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2})
 _WRAPPING = {DType.I32: ("int", "unsigned"), DType.I64: ("ph_i64", "ph_u64")}
+# A position outside of every tensor of fewer than 2^31 elements, from which 32 bits reach as far as a tile does.
+_FAR = (1 << 31) - 1 - (1 << 16)
 _SPECIAL = {"ctaid": "ph_ctaid", "nctaid": "ph_nctaid"}
 
 
@@ -145,6 +147,10 @@ def _convert(e: Convert, env: Environment) -> Text:
     inner = expression(e.arg, env)
     if e.arg.dtype is e.dtype:
         return inner
+    if e.dtype is DType.INDEX and env.index_bits == 32 and e.arg.dtype in (DType.I64, DType.U32):
+        # The low bits alone would be a position that may exist.
+        low = f"ph_max<ph_i64>({inner.text}, {-_FAR}LL)" if e.arg.dtype is DType.I64 else inner.text
+        return Text(f"(int)ph_min<ph_i64>({low}, {_FAR}LL)", UNARY)
     integers = {DType.INDEX, DType.I32, DType.I64}
     if e.dtype in integers and e.arg.dtype in integers:
         if c_type(e.dtype, env.index_bits) == c_type(e.arg.dtype, env.index_bits):
@@ -186,7 +192,7 @@ def _function(e: Apply, args: list[Text], dtype: DType, env: Environment) -> Tex
     if fn in ("div", "mod") and not dtype.is_float:
         divisor = e.args[1]
         if not (isinstance(divisor, Literal) and int(divisor.value) > 0):
-            # By zero gives zero, and the most negative number by -1 wraps: defined on every machine.
+            # By zero, and of the least number by -1: defined on every machine.
             t = c_type(dtype, env.index_bits)
             return Text(f"ph_i{fn}<{t}>({args[0].text}, {args[1].text})", PRIMARY)
     if fn == "mod" and dtype.is_float:

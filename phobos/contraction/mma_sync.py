@@ -23,6 +23,9 @@ from phobos.layout.text import TextWriter
 name = "mma"
 _MAX_ACCUMULATORS = 128
 _PRODUCT = 8.0  # cycles of an SM quarter for one instruction: 6.5 measured in the best loops on an H200
+# Cycles of an SM quarter per column tile of the right operand: its matrix loads share one pipe with three other quarters
+# (64 rows in four warps at D = 128 on an H200: 1.6 times the time of 128 rows, twice the loads a product).
+_MATRIX_LOAD = 14.0
 # operand dtype in shared memory -> (helper, k of one instruction)
 _INSTRUCTIONS = {
     DType.F16: ("ph_mma_f16", 16),
@@ -350,7 +353,7 @@ def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
         mt, nt = query.m // (16 * wm), query.n // (8 * wn)
         # Cycles of an SM quarter for one step of k: products, and matrix loads through the shared pipe of four quarters.
         a_loads = 0.0 if query.a_computed and wn == 1 and dtype is not DType.F32 else 16.0 * mt
-        cost = (mt * nt * _PRODUCT + a_loads + 8.0 * nt) * query.k / depth
+        cost = (mt * nt * _PRODUCT + a_loads + _MATRIX_LOAD * nt) * query.k / depth
         in_registers = query.a_computed and wn == 1 and dtype in (DType.F16, DType.BF16)
         out.append(
             MmaPlan(

@@ -16,7 +16,9 @@ linear in it and mixes no rows; carried sums are multiplied by the correction on
 quotients (where(l == 0, 1, l) and max(l, tiny) may stand for l, if l is the sum of p); no p is rounded to 8 bits; every
 p is one that may be approximate, because a kernel in IEEE f32 keeps the rounding of its text.
 
-Independently of this, a carried tile that is multiplied by exp(m - max(m, ...)) is marked `unless_one`.
+Independently of this, the multiplication of a carried tile by exp(m - max(m, ...)) is marked `unless_one` if that may
+be approximate. In IEEE f32 it is not worth it: a branch before a product by FMA made ptxas compute the addresses of its
+operands anew in each step (566 to 630 instructions a step of flash_attention_fp32, 64 x 64 tiles).
 """
 
 from __future__ import annotations
@@ -59,7 +61,7 @@ def run(kernel: KernelIR, spec: Specialization, *, fast: bool = False) -> tuple[
     for loop, match in found.items():
         reason = f"it lags by at most a factor 2^{LAG:.0f} in p; {match.description}"
         decisions.append(_decision(loop, match.slot, "lazy rescale", reason))
-    kernel = _Rescaler(facts, found).kernel(kernel)
+    kernel = _Rescaler(facts, found, fast).kernel(kernel)
     return replace(kernel, body=remove_dead(kernel.body)), tuple(decisions)
 
 
@@ -69,9 +71,9 @@ def _decision(loop: For, slot: int, choice: str, reason: str) -> Decision:
 
 
 class _Rescaler(Rewriter):
-    def __init__(self, facts: TileFacts, loops: dict[For, SoftmaxLoop]):
+    def __init__(self, facts: TileFacts, loops: dict[For, SoftmaxLoop], fast: bool):
         super().__init__()
-        self.facts = facts
+        self.facts, self.fast = facts, fast
         self.roots = {match.new: match for match in loops.values()}
         self.corrections = {c: match for match in loops.values() for c in match.corrections}
         self.carried: set[Value] = set()
@@ -90,11 +92,15 @@ class _Rescaler(Rewriter):
         if op.fn == "mul" and op.result.is_tile and op.result.dtype is DType.F32:
             for x, c in (op.args, op.args[::-1]):
                 if x in self.carried and c.is_tile and c.shape != x.shape and x.shape == op.result.shape:
-                    if c in self.corrections or self.facts.at_most_one(c):
+                    if c in self.corrections or self._mostly_one(c):
                         return (replace(op, unless_one=True),)
         if op.result in self.roots:
             return self._lagging(op, self.roots[op.result])
         return (op,)
+
+    def _mostly_one(self, c: Value) -> bool:
+        op = self.facts.defs.get(c)
+        return isinstance(op, Compute) and (op.approximate or self.fast) and self.facts.at_most_one(c)
 
     def _lagging(self, op: Compute, match: SoftmaxLoop) -> Sequence[Op]:
         """The new maximum, and the reference that stands for it from here on."""

@@ -1,12 +1,16 @@
-"""simplify: integer constant folding, identities, common subexpressions (loads included), dead code.
+"""simplify: integer constant folding, identities, one form for each thing, common subexpressions (loads too), dead code.
 
 Precondition: a verified KernelIR. Postcondition: the same meaning; no two pure ops of one block chain compute the
 same thing; no effect-free op without a reader. Floats are left alone but for exact identities, since folding must
 not change rounding.
+
+One form, so that no later pass depends on how the text says it: where(mask, x, constant) for where(!mask, constant, x);
+x * 0.125 for x / 8.0, which is the same number for powers of two.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import fields, replace
 
@@ -50,6 +54,7 @@ _PURE = (
     Constant, ProgramId, GridSize, Compute, Cast, Broadcast, Iota, Transpose, Reshape, Cat, Extract, Insert, Load,
     Scan, Gather, Dot,
 )  # fmt: skip
+_INVERSE = {"lt": "ge", "ge": "lt", "le": "gt", "gt": "le", "eq": "ne", "ne": "eq"}
 _RANGE = {DType.I8: 8, DType.I32: 32, DType.I64: 64, DType.INDEX: 64}
 
 
@@ -138,9 +143,13 @@ class _Simplifier(Rewriter):
             return (op,)
         if not isinstance(op, (*_PURE, Reduce)) or isinstance(op, TERMINATORS):
             return (op,)
-        op = self._fold(op)
-        if isinstance(op, Value):  # an identity: readers take the operand
-            return ()
+        before: list[Op] = []
+        if isinstance(op, Compute):
+            op = self._one_form(op, before)
+        folded = self._fold(op)
+        if isinstance(folded, Value):  # an identity: readers take the operand
+            return before
+        op = folded
         self._defs[op.defined()[0]] = op
         if isinstance(op, Constant):
             self._constants[op.result] = op.value
@@ -150,9 +159,58 @@ class _Simplifier(Rewriter):
         known = self._scopes[-1].get(key)
         if known is not None:
             self.replace_value(op.defined()[0], known)
-            return ()
+            return before
         self._scopes[-1][key] = op.defined()[0]
-        return (op,)
+        return (*before, op)
+
+    def _new(self, op: Op, before: list[Op]) -> Value:
+        """The value of an op that this pass makes, which goes in front of the one that is visited."""
+        before.extend(self.visit(op))
+        return self.value(op.defined()[0])
+
+    def _one_form(self, op: Compute, before: list[Op]) -> Compute:
+        if op.fn == "where" and self._is_constant(op.args[1]) and not self._is_constant(op.args[2]):
+            negation = self._negation(op.args[0], before)
+            if negation is not None:
+                return replace(op, args=(negation, op.args[2], op.args[1]))
+        if op.fn == "div" and op.result.dtype is DType.F32:
+            divisor = self._constants.get(op.args[1])
+            if divisor and abs(math.frexp(divisor)[0]) == 0.5 and 2.0**-100 < abs(divisor) < 2.0**100:
+                inverse = Value(type=op.args[1].type, name=op.args[1].name, span=op.span)
+                constant = Constant(span=op.span, result=inverse, value=1.0 / divisor)
+                return replace(op, fn="mul", args=(op.args[0], self._new(constant, before)))
+        return op
+
+    def _is_constant(self, v: Value) -> bool:
+        """Are all elements of the value one constant?"""
+        op = self._defs.get(v)
+        return isinstance(op, Constant) or (isinstance(op, Broadcast) and self._is_constant(op.operand))
+
+    def _negation(self, v: Value, before: list[Op]) -> Value | None:
+        """!v where that takes no more work than v; None elsewhere."""
+        op = self._defs.get(v)
+        made: Op
+        result = Value(type=v.type, name=v.name, span=v.span)
+        if isinstance(op, Broadcast):
+            inner = self._negation(op.operand, before)
+            if inner is None:
+                return None
+            made = replace(op, result=result, operand=inner)
+        elif not isinstance(op, Compute):
+            return None
+        elif op.fn == "not":
+            return op.args[0]
+        elif op.fn in _INVERSE and not op.args[0].dtype.is_float:  # masks compare positions; of NaN neither holds
+            made = replace(op, result=result, fn=_INVERSE[op.fn])
+        elif op.fn in ("and", "or"):
+            parts = [self._negation(a, before) for a in op.args]
+            if None in parts:
+                return None
+            fn = "or" if op.fn == "and" else "and"
+            made = replace(op, result=result, fn=fn, args=tuple(p for p in parts if p is not None))
+        else:
+            return None
+        return self._new(made, before)
 
     def _alias(self, old: Value, new: Value) -> Value:
         self.replace_value(old, new)

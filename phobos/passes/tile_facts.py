@@ -63,9 +63,10 @@ class TileFacts:
         """(w, c, x) if the op chooses c where w is -inf and x elsewhere: where(w == -inf, c, x), or the other way round with
         w != -inf or w > -inf (which chooses c where w is NaN, too)."""
         test = self.defs.get(op.args[0])
-        if not (op.fn == "where" and isinstance(test, Compute)):
+        if not (op.fn == "where" and isinstance(test, Compute) and test.fn in ("eq", "ne", "gt", "lt")):
             return None
-        for w, other, fns in ((*test.args, ("eq", "ne", "gt")), (*test.args[::-1], ("eq", "ne", "lt"))):
+        left, right = test.args
+        for w, other, fns in ((left, right, ("eq", "ne", "gt")), (right, left, ("eq", "ne", "lt"))):
             if test.fn in fns and self.is_minus_inf(other):
                 c, x = op.args[1:] if test.fn == "eq" else op.args[:0:-1]
                 return w, c, x

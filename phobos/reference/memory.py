@@ -121,7 +121,9 @@ def region(axes: Sequence[AxisIndex], shape: Sequence[int], lookup: Lookup) -> R
     out = []
     for axis, extent in zip(axes, shape, strict=True):
         if isinstance(axis, AxisRange):
-            index = np.int64(lookup(axis.start)) + np.arange(axis.length, dtype=np.int64)
+            # Beyond any tensor, and far enough from the ends of int64 that the sum does not wrap.
+            start = min(max(int(lookup(axis.start)), -(2**62)), 2**62)
+            index = start + np.arange(axis.length, dtype=np.int64)
             out.append(Axis(index, extent, False, True, axis.guarded))
         elif isinstance(axis, AtIndex):
             index = np.asarray([lookup(axis.index)]).astype(np.int64)

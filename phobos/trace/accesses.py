@@ -7,22 +7,26 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from phobos.emulator.launch import ACCESS_KINDS
 from phobos.layout.shared import lines_128, wavefronts
 
 Array = np.ndarray
 LANES = 32
+# Kinds of accesses, as the emulator calls them, and one more for opaque fragments, whose lanes are not defined.
+PLAIN, ATOMIC, MATRIX, ASYNC = ACCESS_KINDS
+OPAQUE = "opaque"
 
 
 @dataclass(frozen=True)
 class Site:
     """One access in the emitted text: `memory` "global" or "shared", `name` of the tensor or buffer, `size` bytes of each
-    lane, `kind` "plain", "atomic", "ldmatrix", "cp_async" or "wmma" (whose lanes are not defined)."""
+    lane, `kind` as above."""
 
     memory: str
     name: str
     write: bool
     size: int
-    kind: str = "plain"
+    kind: str = PLAIN
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +62,8 @@ class Cost:
 
 
 def cost(site: Site, offsets: tuple[int, ...]) -> Cost | None:
-    """Cost of a warp's request; None where it is not defined, of wmma."""
-    if site.kind == "wmma":
+    """Cost of a warp's request; None where it is not defined."""
+    if site.kind == OPAQUE:
         return None
     if site.memory == "global":
         return Cost(*lines_128([a for a in offsets if a >= 0], site.size))

@@ -3,6 +3,7 @@ gives where and how threads do them."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from typing import Any
@@ -83,7 +84,9 @@ def _copies(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _plain(value: Any) -> Any:
-    return value.item() if hasattr(value, "item") else value
+    """As JSON has it; infinities and NaN as text."""
+    value = value.item() if hasattr(value, "item") else value
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _steps(

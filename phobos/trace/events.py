@@ -120,8 +120,13 @@ def _reads(c: Context, node: ast.Stmt) -> tuple[Read, ...]:
         sources.append(node.value)
     elif isinstance(node, ast.Assign):
         sources.append(node.value)
-        if node.op != "=" or (isinstance(node.target, ast.Subscript) and isinstance(node.target.base, ast.Name)):
-            sources.append(node.target)
+        target = node.target
+        if node.op != "=" or not isinstance(target, ast.Subscript):
+            sources += [target] if node.op != "=" else []
+        elif isinstance(target.base, ast.Name) and isinstance(c.scope.find(target.base.id), Variable):
+            sources.append(target)  # the rest of the tile stays
+        else:
+            sources.append(target.items)
     out: dict[str, Read] = {}
     for name in (n for s in sources for n in _names(s)):
         found = c.scope.find(name)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from phobos.emulator.launch import ACCESS_DTYPE, ACCESS_KINDS
+from phobos.trace.accesses import OPAQUE, PLAIN
 from phobos.trace.machine import Executed
 
 Array = np.ndarray
@@ -16,7 +17,7 @@ _COMPARED = ["block", "line", "space", "is_write", "tensor", "kind", "size", "of
 
 def as_records(blocks: Sequence[Sequence[Executed]], tensors: Sequence[str]) -> Array:
     """Every access of each thread as the emulator would record it (ACCESS_DTYPE). `tensors`: names in the order of the
-    program's tensor arguments. Opaque fragments (wmma), whose lanes are not defined, count as plain."""
+    program's tensor arguments. Opaque fragments, whose lanes are not defined, count as plain."""
     number = {name: i for i, name in enumerate(tensors)}
     parts: list[Array] = []
     for block, executed in enumerate(blocks):
@@ -33,7 +34,7 @@ def as_records(blocks: Sequence[Sequence[Executed]], tensors: Sequence[str]) -> 
                 part["space"], part["is_write"] = site.memory == "shared", site.write
                 part["line"], part["size"] = e.statement.span.line, site.size
                 part["tensor"] = number[site.name] if site.memory == "global" else -1
-                part["kind"] = 0 if site.kind == "wmma" else ACCESS_KINDS.index(site.kind)
+                part["kind"] = ACCESS_KINDS.index(PLAIN if site.kind == OPAQUE else site.kind)
                 part["offset"] = flat[thread]
                 part["sequence"] = sequence[thread]
                 sequence[thread] += 1
@@ -44,7 +45,7 @@ def as_records(blocks: Sequence[Sequence[Executed]], tensors: Sequence[str]) -> 
 def opaque_lines(blocks: Iterable[Sequence[Executed]]) -> set[int]:
     """Lines of the kernel text at which opaque fragments touch memory."""
     return {
-        e.statement.span.line for b in blocks for e in b for r in e.log.requests if r.site.kind == "wmma"
+        e.statement.span.line for b in blocks for e in b for r in e.log.requests if r.site.kind == OPAQUE
     }
 
 

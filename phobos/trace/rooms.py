@@ -13,7 +13,7 @@ from phobos.contraction.fma import FmaPlan
 from phobos.contraction.interface import ContractionPlan
 from phobos.contraction.mma_sync import MmaPlan
 from phobos.contraction.wmma import WmmaPlan
-from phobos.trace.accesses import Log, Site
+from phobos.trace.accesses import MATRIX, OPAQUE, Log, Site
 
 Array = np.ndarray
 
@@ -97,7 +97,7 @@ def _fma(log: Log, p: FmaPlan, warps: int, a: Operand, b: Operand) -> None:
                 log.add(b_site, b.base + ((kk + u) * pb + at) * b.itemsize)
 
 
-# --- mma.sync: fragments by matrix loads -----------------------------------------------------
+# --- fragments by matrix loads -----------------------------------------------------
 
 
 def _mma_step(log: Log, p: MmaPlan, warps: int, k: int, a: Operand | None, b: Operand | None) -> None:
@@ -106,7 +106,7 @@ def _mma_step(log: Log, p: MmaPlan, warps: int, k: int, a: Operand | None, b: Op
     if a is not None:
         chunk = 16 // a.itemsize
         first = (warp // p.wn * (16 * p.mt) + lane % 16) * p.a_layout.pitch + lane // 16 * chunk
-        site = Site("shared", a.name, False, 16, "ldmatrix")
+        site = Site("shared", a.name, False, 16, MATRIX)
         for i in range(p.mt):
             at = first + i * 16 * p.a_layout.pitch + k * depth
             log.add(site, a.base + at * a.itemsize)
@@ -129,7 +129,7 @@ def _mma_step(log: Log, p: MmaPlan, warps: int, k: int, a: Operand | None, b: Op
     else:
         first = (column + lane % 8 + (lane // 16 * 8 if paired else 0)) * pitch + lane // 8 % 2 * (16 // item)
     columns = 16 if paired else 8
-    site = Site("shared", b.name, False, 16, "ldmatrix")
+    site = Site("shared", b.name, False, 16, MATRIX)
     # A load of two matrices takes the addresses of the first 16 lanes.
     active = lane < (32 if paired else 16)
     for j in range(p.nt // 2 if paired else p.nt):
@@ -138,7 +138,7 @@ def _mma_step(log: Log, p: MmaPlan, warps: int, k: int, a: Operand | None, b: Op
         log.add(site, b.base + (first + along + across) * item, active)
 
 
-# --- wmma: opaque fragments ------------------------------------------------------------------
+# --- opaque fragments ------------------------------------------------------------------
 
 
 def _elements(rows: int, columns: int, pitch: int) -> list[Array]:
@@ -154,7 +154,7 @@ def _wmma_step(log: Log, p: WmmaPlan, warps: int, k: int, a: Operand | None, b: 
         for i in range(p.mt):
             start = (warp // p.wn * p.mt + i) * 16 * pitch + k * p.depth
             for part in _elements(16, p.depth, pitch):
-                log.add(Site("shared", a.name, False, a.itemsize, "wmma"), a.base + (start + part) * a.itemsize)
+                log.add(Site("shared", a.name, False, a.itemsize, OPAQUE), a.base + (start + part) * a.itemsize)
     if b is not None:
         pitch = p.b_layout.pitch
         transposed = p.query.transpose_b
@@ -163,7 +163,7 @@ def _wmma_step(log: Log, p: WmmaPlan, warps: int, k: int, a: Operand | None, b: 
             start = tile * pitch + k * p.depth if transposed else tile + k * p.depth * pitch
             rows, columns = (16, p.depth) if transposed else (p.depth, 16)
             for part in _elements(rows, columns, pitch):
-                log.add(Site("shared", b.name, False, b.itemsize, "wmma"), b.base + (start + part) * b.itemsize)
+                log.add(Site("shared", b.name, False, b.itemsize, OPAQUE), b.base + (start + part) * b.itemsize)
 
 
 def deliver(log: Log, plan: ContractionPlan, warps: int, scratch: Operand, *, load: bool) -> None:
@@ -179,7 +179,7 @@ def deliver(log: Log, plan: ContractionPlan, warps: int, scratch: Operand, *, lo
     def fragment_accesses(write: bool) -> None:
         for u in range(fragments):
             for at in _elements(16, 16, pitch):
-                log.add(Site("shared", scratch.name, write, 4, "wmma"), scratch.base + (part + u * 16 + at) * 4)
+                log.add(Site("shared", scratch.name, write, 4, OPAQUE), scratch.base + (part + u * 16 + at) * 4)
 
     def rows(write: bool) -> None:
         for r in range(16 * p.lanes // 32):

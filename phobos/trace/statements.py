@@ -16,7 +16,7 @@ from phobos.layout.register import RegisterLayout
 from phobos.reference.elementwise import compute
 from phobos.reference.numerics import carrier_dtype, from_storage, to_storage
 from phobos.trace import rooms
-from phobos.trace.accesses import Log, Site
+from phobos.trace.accesses import ASYNC, ATOMIC, PLAIN, Log, Site
 from phobos.trace.machine import Machine
 from phobos.trace.slots import from_tile, kept_registers, owner_threads, register_order, to_tile, warp_part
 from phobos.transfer.plain import vector_of
@@ -85,7 +85,7 @@ class _Transfer:
         read = self.m.read_tensor(self.view.tensor, self.view.dtype, self.positions, self.bounds)
         return np.where(self.bounds & self.inside, read, np.asarray(fill).astype(read.dtype))
 
-    def site(self, write: bool, kind: str = "plain") -> Site:
+    def site(self, write: bool, kind: str = PLAIN) -> Site:
         return Site("global", self.view.tensor, write, self.vector * self.view.dtype.bytes, kind)
 
 
@@ -148,9 +148,9 @@ def async_copy(m: Machine, x: s.AsyncCopy, log: Log) -> None:
     stage = int(m.evaluator(log).scalar(x.stage))
     index = _shared_index(buffer, layout)
     offsets = m.base(buffer, stage) + index * buffer.dtype.bytes
-    target = Site("shared", buffer.name, True, t.vector * buffer.dtype.bytes, "cp_async")
+    target = Site("shared", buffer.name, True, t.vector * buffer.dtype.bytes, ASYNC)
     for r in t.order:
-        log.add(t.site(False, "cp_async"), t.offsets[:, :, r], (owners & t.bounds)[:, :, r])
+        log.add(t.site(False, ASYNC), t.offsets[:, :, r], (owners & t.bounds)[:, :, r])
         log.add(target, offsets[:, :, r], owners[:, :, r])
     _fill_buffer(m, buffer, stage, index, owners & layout.valid, t.values(0), x.view.dtype)
 
@@ -195,7 +195,7 @@ def atomic_global(m: Machine, x: s.AtomicGlobal, log: Log) -> None:
     layout = x.values[0].layout
     t = _Transfer(m, x.view, layout, log, vector=1)
     active = t.bounds & t.inside & owner_threads(layout)
-    site = t.site(True, "atomic")
+    site = t.site(True, ATOMIC)
     old = np.zeros((m.warps, 32, layout.registers), carrier_dtype(x.view.dtype))
     array = m.arrays[x.view.tensor]
     held = [m.fragment(v) for v in x.values]
@@ -216,7 +216,7 @@ def atomic_scalar(m: Machine, x: s.AtomicScalar, log: Log) -> None:
     values = [m.evaluator(log).scalar(v) for v in x.values]
     inside = bool(_bounds(m, x.view, positions))
     one = _first_thread(m)
-    site = Site("global", x.view.tensor, True, x.view.dtype.bytes, "atomic")
+    site = Site("global", x.view.tensor, True, x.view.dtype.bytes, ATOMIC)
     log.add(site, _bytes(m, x.view, positions)[None, None], one & inside)
     before: Any = 0
     if inside:

@@ -109,7 +109,9 @@ def test_dtype_and_kernel() -> None:
     assert several.exit_code == 1 and "PH0208" in several.stderr
 
 
-@pytest.mark.parametrize("arch, help", [("h100", "'sm_90a'"), ("A100", "'sm_80'"), ("sm_70", "oldest"), ("sm_8", "sm_8")])
+@pytest.mark.parametrize(
+    "arch, help", [("h100", "'sm_90a'"), ("A100", "'sm_80'"), ("sm_70", "oldest"), ("sm_8", "sm_8")]
+)
 def test_unknown_architectures(arch: str, help: str) -> None:
     result = phobos("compile", SAXPY, "--arch", arch)
     assert result.exit_code == 1 and "PH0901" in result.stderr and help in result.stderr.partition("help: ")[2]

@@ -177,6 +177,7 @@ class Generator:
             if len(shape) == 2 and r.random() < 0.06:
                 makers = [self.movement, self.reduction if 1 in shape else self.movement]
         elif shape:
+            makers += [self.call] if dtype not in ("bool", "f8e4m3") else []
             makers += [self.movement] * 3 + [self.reduction] * (2 if 1 in shape else 0)
             if len(shape) == 2 and dtype in ACCUMULATOR.values() and shape[0] * shape[1] <= 1024:
                 makers += [self.product]
@@ -196,6 +197,8 @@ class Generator:
                 return Val(f"({self.scalar_position()} > {r.choice(['0', '1', '2'])})", dtype, ())
             if not is_float(dtype) and dtype[0] != "u" and r.random() < 0.4:
                 return Val(f"{dtype}({self.scalar_position()})", dtype, ())
+            if r.random() < 0.3 and dtype != "f8e4m3":
+                return Val(self.parameter(dtype), dtype, (), mag, frac)
             text = literal(r, dtype)
             return Val(f"{dtype}({text})", dtype, (), mag, frac)
         kind = r.random()
@@ -427,6 +430,14 @@ class Generator:
         grown = a.mag + (extent - 1).bit_length()
         return Val(f"{prefix[axis]}sum({a.text})", dtype, shape, grown, a.frac)
 
+    def call(self, dtype: str, shape: tuple[int, ...], depth: int) -> Val:
+        """A function of the file, with a loop or a branch inside."""
+        a = self.expr(dtype, shape, depth - 1)
+        if is_float(dtype):
+            a = self.fit(a)
+            return Val(f"halved({a.text}, {self.scalar_position()})", dtype, shape, a.mag, a.frac + 2)
+        return Val(f"twisted({a.text}, {self.scalar_position()})", dtype, shape)
+
     def whole_reduction(self, dtype: str, shape: tuple[int, ...], depth: int) -> Val:
         return self.reduced(dtype, self.shape(), None, (), depth)
 
@@ -462,6 +473,16 @@ class Generator:
             self.tensors[name] = (dtype, dims)
             values = random_array(self.np, dtype, shape)
             self.arguments[name] = np.zeros_like(values) if zero else values
+        return name
+
+    def parameter(self, dtype: str) -> str:
+        """A scalar argument."""
+        name = f"p{dtype}{self.r.randrange(2)}"
+        if name not in self.arguments:
+            low = 0 if dtype[0] == "u" else -3
+            self.arguments[name] = self.r.randrange(low, 6) / (2 if is_float(dtype) else 1)
+            if not is_float(dtype):
+                self.arguments[name] = int(self.arguments[name])
         return name
 
     def input(self, dtype: str, rank: int) -> str:
@@ -509,8 +530,8 @@ class Generator:
         if len(shape) == 1:
             items = [self.scalar_position(), *items]
         if r.random() < 0.2 and len(shape) == 2:
-            base = self.let(Val(f"iota(0, {shape[0]})", "i32", (shape[0],)))
-            items[0] = self.let(Val(f"({shape[0]} - {base.text})", "i32", (shape[0],))).text if False else items[0]
+            base = self.let(Val("iota(0)", "i32", (shape[0],)), typed=True)
+            items[0] = f"{r.choice(['2 - ', '7 - ', '3 * ', '1 + '])}{base.text}"
         if r.random() < 0.2:
             items, shape = [self.scalar_position(), self.scalar_position()], ()
         v = self.fit(self.expr(dtype, shape))
@@ -530,6 +551,35 @@ class Generator:
             self.let(Val(call, dtype, shape))
         else:
             self.emit(call)
+
+    def swap(self) -> None:
+        """Compare-and-swap: of one element, or of elements that are compared with what they are."""
+        r = self.r
+        name = self.tensor("Hi32cas", "i32", (self.grid, 17))
+        at = self.scalar_position()
+        call = f"atomic_cas({name}[pid, {at}], {r.choice([f'{name}[pid, {at}]', '3'])}, {self.expr('i32', (), 1).text})"
+        if r.random() < 0.5:
+            self.let(Val(call, "i32", ()))
+        else:
+            self.emit(call)
+
+    def view(self) -> None:
+        """A slice bound without a type, a slice of it, and a store in between: reading means reading then."""
+        r = self.r
+        dtype = self.dtype()
+        name = self.scratch(dtype)
+        a, b = r.choice([2, 4, 7]), r.choice([4, 8])
+        self.count += 1
+        whole = f"view{self.count}"
+        mag, frac = HELD.get(dtype, (31, 0))
+        self.emit(f"let {whole} = {name}[pid, {self.scalar_position()} :+ {a}, {self.scalar_position()} :+ {b}]")
+        self.emit(f"let part{whole} = {whole}[1 :+ {a - 1}, 0 : {b}]")
+        if r.random() < 0.6:
+            self.store()
+        self.scopes[-1] += [Val(whole, dtype, (a, b), mag, frac), Val(f"part{whole}", dtype, (a - 1, b), mag, frac)]
+        v = self.let(Val(f"part{whole}", dtype, (a - 1, b), mag, frac), typed=True)
+        if r.random() < 0.5:
+            self.emit(f"{name}[pid, 0 :+ {a - 1}, {self.scalar_position()} :+ {b}] = {v.text}")
 
     def debug(self) -> None:
         v = self.expr(self.dtype(), self.r.choice([(), self.shape()]), 0)
@@ -598,7 +648,9 @@ class Generator:
         elif kind < 0.48:
             self.atomic()
         elif kind < 0.5:
-            self.debug()
+            self.debug() if self.r.random() < 0.5 else self.swap()
+        elif kind < 0.54:
+            self.view()
         elif kind < 0.62:
             self.variable()
         elif kind < 0.7:
@@ -648,11 +700,20 @@ class Generator:
             self.variable()
         for _ in range(r.randrange(3, 8)):
             self.statement()
+        if r.random() < 0.2:
+            with self.inside(f"if {self.condition()}"):
+                self.store()
+                self.emit("return")
         self.outputs()
         body = self.lines
-        params = ", ".join(f"{n}: tensor<{d}>[{', '.join(map(str, dims))}]" for n, (d, dims) in self.tensors.items())
+        listed = [f"{n}: tensor<{d}>[{', '.join(map(str, dims))}]" for n, (d, dims) in self.tensors.items()]
+        listed += [f"{n}: {n[1:-1]}" for n in self.arguments if n not in self.tensors]
+        params = ", ".join(listed)
         head = [
             "fn larger(a, b) { return tmax(abs(a), abs(b)) }" if r.random() < 0.5 else "fn larger(a, b) { return abs(a) + abs(b) }",
+            "fn halved(a, n) {", "  var x = a", "  for i in range(2) {", "    if i < n { x = x * 0.5 }", "  }", "  return x", "}",
+            "fn twisted(a, n) {", "  var x = a", "  var i = 0", "  while i < 3 {", "    i += 1", "    if i == n { continue }",
+            "    x = x + a * 3", "    if i > n { break }", "  }", "  return x", "}",
             f"@grid({self.grid})",
             *(["@dynshared"] if r.random() < 0.7 else []),
             *r.choice([[], [], ["@options(vectorize = off)"], ["@options(pad = off)"], ["@options(matmul = fma)"]]),
@@ -671,8 +732,9 @@ class Generator:
             return Variant(threads=r.choice([64, 64, 96, 128]), sched=r.randrange(4), weak=r.random() < 0.2, overlap=overlap)
         forms = tuple((n, r.choice(["plain", "plain", "padded", "transposed", "inner", "shifted"])) for n in self.tensors if r.random() < 0.3)
         return Variant(
-            threads=r.choice([None, None, 32, 64, 96, 128, 256]), sched=r.randrange(4), index_bits=r.choice([32, 32, 32, 64]),
+            threads=r.choice([None, None, 32, 64, 96, 128, 256, 384]), sched=r.randrange(4), index_bits=r.choice([32, 32, 32, 64]),
             arch=r.choice(["sm_90a", "sm_80", "sm_75"]), debug=r.random() < 0.3, weak=r.random() < 0.2, forms=forms,
+            fast_math=r.random() < 0.15,
         )  # fmt: skip
 
 

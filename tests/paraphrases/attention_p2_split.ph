@@ -31,9 +31,9 @@ kernel attention_split<T>(Q: tensor<T>[B, H, M, D],
     let products = dot_t(q, keys)
     var s: tile<f32>[BR, BC] = 0.0
     if causal {
-      s = where(kt + iota(1) <= row + iota(0) + N - M, products, -inf)
+      s = where(kt + iota(1) > row + iota(0) + N - M, -inf, products)
     } else {
-      s = where(kt + iota(1) < N, products, -inf)
+      s = where(!(kt + iota(1) < N), -inf, products)
     }
     let top = rowmax(s)
     let mnew = tmax(m, top)

@@ -125,8 +125,8 @@ def binary_of(paraphrase: Paraphrase, case: Case) -> Binary:
 
 @dataclass(frozen=True)
 class Plan:
-    """`products`: how the products of the main loop are computed, and where their left operands are. `rings`: stages and
-    bytes of elements of what is staged for them. `algebra`: choices of the algebra passes."""
+    """`products`: how the products of the main loop are computed, and where their left operands are. `rings`: stages
+    and bytes of elements of what is staged for them. `algebra`: choices of the algebra passes."""
 
     threads: int
     products: tuple[tuple[str, str, str, bool, str], ...]
@@ -230,9 +230,8 @@ def test_instructions_of_the_main_loop(paraphrase: Paraphrase, case: Case, tmp_p
     tool = sass.disassembler()
     if tool is None:
         pytest.skip("nvdisasm is not installed")
-    codes = [
-        sass.instructions(binary_of(p, case).cubin, tool, tmp_path) for p in (paraphrase, ORIGINALS[paraphrase.original])
-    ]
+    both = (paraphrase, ORIGINALS[paraphrase.original])
+    codes = [sass.instructions(binary_of(p, case).cubin, tool, tmp_path) for p in both]
     ours, original = map(sass.main_loop, codes)
     for opcode in ("HMMA", "LDSM", "LDGSTS", "MUFU", "BAR", "SHFL", "STS", "LDL", "STL"):
         assert ours[opcode] == original[opcode], opcode

@@ -123,7 +123,7 @@ def test_it_can_be_switched_off() -> None:
 
 
 def test_equal_tiles_keep_an_exponential_of_exactly_one() -> None:
-    """exp(m_old - m) becomes exp2((m_old - m) log2 e): no multiply-add, which would leave a rounding error for equal m."""
+    """exp(m_old - m) becomes exp2((m_old - m) log2 e): no multiply-add, which leaves a rounding error for equal m."""
     text = edited(
         ("L[row :+ 8, :] = m + log(l)", "L[row :+ 8, :] = l"),
         ("O: tensor<f32>", "O: tensor<f16>"),

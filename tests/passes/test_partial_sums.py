@@ -13,8 +13,8 @@ from ir.builder import Builder
 from passes.algebra import KINDS, OFF, SOFTMAX, Edits, assert_same, edited, run_passes, scores
 
 from phobos import emulator
-from phobos.compiler import default_spec
 from phobos.codegen.kernel import print_kernel
+from phobos.compiler import default_spec
 from phobos.ir.abi import Program
 from phobos.ir.scheduled import ForStmt, ReduceCollect, ReducePublish, ReduceRegisters, Schedule, Stmt, walk
 from phobos.ir.tile import For, KernelIR, Reduce, SumParts
@@ -168,7 +168,14 @@ def test_other_recurrences_are_left_alone(name: str) -> None:
 
 @pytest.mark.parametrize(
     "corr",
-    ["exp(mnew - m)", "exp(m - rowmax(s))", "exp(m - where(mnew == -inf, 0.0, mnew - 1.0))", "exp(-mnew)", "sqrt(m)"],
+    [
+        "exp(mnew - m)",
+        "exp(m - rowmax(s))",
+        "exp(m - where(mnew == -inf, 0.0, mnew - 1.0))",
+        "exp(m - where(isnan(mnew), 0.0, mnew))",
+        "exp(-mnew)",
+        "sqrt(m)",
+    ],
 )
 def test_a_factor_must_be_known_to_be_at_most_one(corr: str) -> None:
     result = run_passes(edited(("exp(m - safe)", corr)), **ALONE)

@@ -12,14 +12,19 @@ from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision, Specialization
 from phobos.ir.c_names import c_identifier
 from phobos.ir.scheduled import DeclareFragment, GlobalView, SetScalar, Stmt
-from phobos.ir.storage import Buffer, Expr, Fragment, Literal, Opaque, ScalarRef, ScalarVar
-from phobos.ir.tile import Block, Dot, KernelIR, Value
+from phobos.ir.storage import Apply, Buffer, Convert, Expr, Fragment, Literal, Opaque, ScalarRef, ScalarVar
+from phobos.ir.tile import Block, Cast, Dot, KernelIR, Value
 from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout
 from phobos.layout.shared import SharedLayout
 from phobos.passes.facts import ScalarFacts
 from phobos.passes.placement import Placement
 from phobos.source import Span
+
+# With 32-bit positions an extent is below 2^31 - 2^16, and a tile is shorter than 2^16 along an axis: what begins that
+# far before the largest position lies past every end.
+TILE_MARGIN = 1 << 16
+
 
 @dataclass(frozen=True)
 class Place:
@@ -168,6 +173,18 @@ class Lowering:
 
     def scalar(self, v: Value) -> Expr:
         return self.scalars[v]
+
+    def start(self, v: Value) -> Expr:
+        """Where a span begins. A number that the kernel was given or has read may be near the largest: what is added
+        along the span must not carry it past that, to positions that exist."""
+        e = self.scalar(v)
+        op = self.placement.defs.get(v)
+        given = op.operand.dtype if isinstance(op, Cast) else v.dtype
+        bits = self.spec.index_bits
+        if given is (DType.I32 if bits == 32 else DType.I64) and self.facts.constant(v) is None:
+            index = e if e.dtype is DType.INDEX else Convert(DType.INDEX, e)
+            return Apply(DType.INDEX, "min", (index, integer((1 << (bits - 1)) - 1 - TILE_MARGIN)))
+        return e
 
     def loop_name(self, index: Value) -> str:
         """The C name of a `for` loop's index; "carried" for anything else that changes from iteration to iteration."""

@@ -89,7 +89,7 @@ def global_view(ctx: Lowering, view: View, layout: RegisterLayout | None) -> Glo
             continue
         if isinstance(axis, AxisRange):
             low = axis.guarded and not ctx.facts.nonnegative(axis.start)
-            axes.append(RangeAxis(ctx.scalar(axis.start), axis.length, tile_axis, low, axis.guarded))
+            axes.append(RangeAxis(ctx.start(axis.start), axis.length, tile_axis, low, axis.guarded))
             key.append(("range", axis.start, axis.length))
         else:
             assert layout is not None
@@ -341,7 +341,7 @@ def _slice_positions(ctx: Lowering, axes: tuple[AxisIndex, ...], shape: tuple[in
         if isinstance(axis, AtIndex):
             e, value, length = _index(ctx.scalar(axis.index)), axis.index, 1
         else:
-            e, value, length = _index(ctx.scalar(axis.start)), axis.start, axis.length
+            e, value, length = _index(ctx.start(axis.start)), axis.start, axis.length
         start = ctx.facts.constant(value)
         known = start is not None and 0 <= start and start + length <= extent
         if isinstance(axis, AxisRange):
