@@ -191,6 +191,7 @@ PARAPHRASES: tuple[Paraphrase, ...] = (
         finish=lambda xp, c, t: xp.clip(c + t["bias"][None, :], 0.0, None) * t["scale"],
     ),
     Paraphrase(original="gemm_fp16", name="p5 strides", file="gemm_p5_strides.ph", order={"B": (1, 0)}),
+    Paraphrase(original="gemm_fp16", name="views", file=None, order={"B": (1, 0)}, views=True),
     Paraphrase(
         original="attention", name="p1 renamed", file="attention_p1_renamed.ph",
         names={
@@ -283,7 +284,7 @@ def _prepare(
     own = paraphrase.bench(bench)
     here = paraphrase.case(case)
     kernel = phobos.load(str(paraphrase.path))
-    variant = variant_of(kernel, own, here, paraphrase.renamed(chosen))
+    variant = variant_of(kernel, own, here, paraphrase.renamed(chosen))  # of views: as if they were row-major
     specs = own.tensors(case)
     tensors = {n: device.random(spec, seed=i) for i, (n, spec) in enumerate(specs.items())}
     for n, spec in specs.items():

@@ -6,6 +6,7 @@ imported before a command is known, so that each starts as fast as what it needs
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import sys
@@ -24,6 +25,9 @@ EMITS = ("cuda", "ptx", "cubin", "ir", "scheduled", "report")
 BACKENDS = ("auto", "cuda", "emulator", "reference")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=\S*\Z")
 
+# What a write to a full or broken standard output fails with; unlike those of open, such errors name no file.
+_WRITE_ERRORS = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT, errno.EBADF)
+
 Value = int | float | bool | str
 
 
@@ -36,6 +40,7 @@ class Cli(click.Group):
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         extra["standalone_mode"] = False
+        _complete_streams()
         try:
             with _plain_warnings():
                 status = super().main(args=args, prog_name=prog_name or "phobos", **extra)
@@ -53,16 +58,27 @@ class Cli(click.Group):
             click.echo("interrupted", err=True)
             sys.exit(130)
         except _ClosedPipe:
-            # The reader has gone; without this Python complains once more when it flushes at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _abandon_output()
             sys.exit(141)
         except MemoryError as e:
             detail = f": {e}" if str(e) else ""
             print_diagnostics([Diagnostic(code="PH1098", message=f"there is not enough memory{detail}")])
             sys.exit(1)
+        except OSError as e:
+            if e.errno not in _WRITE_ERRORS or e.filename is not None:
+                _internal_error(e)
+            _abandon_output()
+            print_diagnostics([Diagnostic(code="PH1006", message=f"cannot write standard output: {e.strerror}")])
+            sys.exit(1)
         except Exception as e:
             _internal_error(e)
         sys.exit(status if isinstance(status, int) else 0)
+
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        try:  # --help and --version print here
+            return super().make_context(*args, **extra)
+        except BrokenPipeError as e:
+            raise _ClosedPipe from e
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -79,6 +95,18 @@ class Cli(click.Group):
 
             return command
         return super().get_command(ctx, name)
+
+
+def _complete_streams() -> None:
+    """A process may be started without standard streams, which Python gives as None: they are then empty."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))
+
+
+def _abandon_output() -> None:
+    """Nobody takes what is still buffered; without this Python complains when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @contextmanager
@@ -381,9 +409,7 @@ def run_command(
 @_dim
 @_set
 @_dtype
-@click.option(
-    "--scalar", "scalars", type=Assignments(), multiple=True, help="A scalar argument: --scalar scale=0.125 (default 0.5)."
-)
+@click.option("--scalar", "scalars", type=Assignments(), multiple=True, help="A scalar argument (default 0.5).")
 @_kernel
 @click.option("--arch", metavar="ARCH", help="Architecture to compile for (default sm_90a).")
 @click.option("--compare", type=Assignments(), multiple=True, help="A second configuration beside: --compare BR=16.")

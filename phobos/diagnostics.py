@@ -73,6 +73,10 @@ class PhobosError(Exception):
         self.source = source
         super().__init__(render_all(items, source))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        # An error crosses from one process to another with what it was made of, not with its text.
+        return type(self), (self.diagnostics, self.source)
+
 
 class CompileError(PhobosError):
     """The kernel text, its configuration or its compilation is at fault."""

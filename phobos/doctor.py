@@ -206,8 +206,11 @@ def _cache() -> Check:
         return Check(name="cache", state=OK, detail="off (PHOBOS_NO_CACHE)")
     advice = "set PHOBOS_CACHE_DIR to a folder that can be written, or PHOBOS_NO_CACHE=1"
     nearest = folder
-    while not nearest.exists() and nearest != nearest.parent:
-        nearest = nearest.parent
+    try:
+        while not nearest.exists() and nearest != nearest.parent:
+            nearest = nearest.parent
+    except OSError as error:  # such as a name that is too long
+        return Check(name="cache", state=PROBLEM, detail=f"{error.strerror}: {folder}", advice=advice)
     if not nearest.is_dir() or not _can_write(nearest):
         return Check(name="cache", state=PROBLEM, detail=f"cannot write {folder}", advice=advice)
     if not folder.exists():

@@ -41,7 +41,7 @@ def jit(source: str, kernel: str | None = None, name: str = "<string>") -> "Kern
         raise CompileError(
             Diagnostic(
                 code="PH0608",
-                message=f"phobos.jit takes the kernel's text, not a {type(source).__name__}",
+                message=f"phobos.jit takes the kernel's text, not {type(source).__name__}",
                 help="for a file use phobos.load(path)",
             )
         )
@@ -64,6 +64,10 @@ def load(path: str | Path, kernel: str | None = None) -> "Kernel":
     from phobos.files import read_source
 
     return Kernel(Frontend(read_source(str(path))), kernel)
+
+
+def _from_source(source: SourceFile, name: str) -> "Kernel":
+    return Kernel(Frontend(source), name)
 
 
 def _callers_level() -> int:
@@ -106,6 +110,10 @@ class Kernel:
     def info(self) -> KernelInfo:
         """Parameters and search space, as the text declares them."""
         return self._info
+
+    def __reduce__(self) -> "tuple[object, ...]":
+        """A copy, in another process too, is made from the text; nothing compiled goes with it."""
+        return _from_source, (self.source, self.name)
 
     def __repr__(self) -> str:
         params = ", ".join(f"{p.name}: {p.type_text}" for p in self._info.params)

@@ -34,7 +34,7 @@ def cache_enabled() -> bool:
 
 def cache_limit() -> int:
     """PHOBOS_CACHE_MB: how many MiB each part of the disk cache may hold, default 1024. In bytes."""
-    return int(_positive_float("PHOBOS_CACHE_MB", 1024.0) * 2**20)
+    return int(min(_positive_float("PHOBOS_CACHE_MB", 1024.0), 2.0**40) * 2**20)
 
 
 def host_compiler() -> str:
@@ -52,7 +52,7 @@ def compile_jobs() -> int:
     text = os.environ.get("PHOBOS_JOBS")
     if text is None:
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, int(_positive_float("PHOBOS_JOBS", 1.0)))
+    return max(1, int(min(_positive_float("PHOBOS_JOBS", 1.0), 1024.0)))
 
 
 def _positive_float(name: str, default: float) -> float:

@@ -70,6 +70,7 @@ def get_target(arch: str) -> Target:
 
     Raises CompileError (PH0901) with the known names for anything else.
     """
+    arch = str(arch)  # 80 is taken too
     name = arch if arch.startswith("sm_") else f"sm_{arch}"
     name = _ALIASES.get(name, name)
     if name in _TARGETS:

@@ -56,14 +56,19 @@ def case_ir(case: Case) -> KernelIR:
 
 
 def specialization(kernel: KernelIR, arguments: Mapping[str, Any]) -> Specialization:
-    """What is true of these arguments: which strides and dims are multiples of 16 (bytes and elements)."""
+    """What is true of these arguments, whose addresses count as aligned: which strides and dims are multiples of 16
+    (bytes and elements)."""
     facts = {}
     for tensor in kernel.tensors:
         array = arguments[tensor.name]
         outer = array.strides[:-1]
+        units = [axis for axis, stride in enumerate(array.strides) if stride == array.itemsize]
+        align16 = array.strides[-1] == array.itemsize and all(stride % 16 == 0 for stride in outer)
+        others = all(stride % 16 == 0 for axis, stride in enumerate(array.strides) if axis not in units)
         facts[tensor.name] = TensorFacts(
-            align16=array.strides[-1] == array.itemsize and all(stride % 16 == 0 for stride in outer),
+            align16=align16,
             contiguous=bool(array.flags.c_contiguous),
+            inner=units[0] if len(units) == 1 and others and not align16 else None,
         )
     dims = dims_of(kernel, arguments)
     return Specialization(
@@ -82,6 +87,7 @@ def weakest(specs: Sequence[Specialization]) -> Specialization:
                 TensorFacts(
                     align16=all(s.tensor(name).align16 for s in specs),
                     contiguous=all(s.tensor(name).contiguous for s in specs),
+                    inner=next(iter(inner)) if len(inner := {s.tensor(name).inner for s in specs}) == 1 else None,
                 ),
             )
             for name, _ in first.tensors

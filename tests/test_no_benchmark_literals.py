@@ -30,8 +30,8 @@ WORDS = {"gemm", "attention", "flash", "softmax", "saxpy", "layernorm", "kda"}
 
 # (file, what, a part of the line): reason. `what` is as in Finding; "*" is any file.
 ALLOWED: dict[tuple[str, str, str], str] = {
-    ("*", "branch on 32", "index_bits == 32"): "the width of positions in bits",
-    ("*", "branch on 64", "index_bits == 64"): "the width of positions in bits",
+    ("*", "branch on 32", "bits == 32"): "the width of positions in bits",
+    ("*", "branch on 64", "bits == 64"): "the width of positions in bits",
     ("phobos/semantic/resolve.py", "branch on 32", 'option == "index"'): "the width of positions in bits",
     ("phobos/semantic/resolve.py", "branch on 64", 'option == "index"'): "the width of positions in bits",
     ("phobos/runtime/arguments.py", "table of 32", '(1, 32): "uint32"'): "DLPack's dtypes by bits",

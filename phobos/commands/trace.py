@@ -37,8 +37,8 @@ def trace(
     known = [p.name for p in info.params if p.kind == "const"]
     consts = {n: v for n, v in scalars.items() if n in known}
     found = trace_kernel(
-        called._frontend, info, (), {n: v for n, v in scalars.items() if n not in known}, config=config, compare=compare,
-        dims=dims, dtypes=dtypes, consts=consts, arch=arch, emulator=emulator, seed=seed,
+        called._frontend, info, (), {n: v for n, v in scalars.items() if n not in known}, config=config,
+        compare=compare, dims=dims, dtypes=dtypes, consts=consts, arch=arch, emulator=emulator, seed=seed,
     )  # fmt: skip
     if output is None and json_output is None:
         stem = "trace" if file == "-" else Path(file).stem
@@ -68,6 +68,8 @@ def summary(found: Trace) -> list[str]:
         )  # fmt: skip
         if "emulator" in t:
             e = t["emulator"]
-            out.append(f"  emulator: {e['accesses']} accesses, " + ("the same addresses" if e["equal"] else "OTHER ADDRESSES"))
+            out.append(
+                f"  emulator: {e['accesses']} accesses, " + ("the same addresses" if e["equal"] else "OTHER ADDRESSES")
+            )
             out += [f"  {line}" for line in (*e["differences"], *e["reports"])]
     return out

@@ -16,7 +16,7 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -47,6 +47,7 @@ _KERNEL_FLAGS = (
     "-nostdlib",
     "-w",
 )
+_CHECKSUM_BYTES = 32
 # The runtime holds the handlers.
 _CHECK_FLAGS = ("-fsanitize=bounds,shift,signed-integer-overflow,integer-divide-by-zero",)
 
@@ -66,10 +67,9 @@ def kernel_library(body: str, name: str, *, check: bool, opt: str = "-O1") -> Pa
         )
     )
     flags = (*_KERNEL_FLAGS, opt, *(_CHECK_FLAGS if check else ()))
-    out = _folder() / f"kernel_{_digest(source, *flags, _compiler_identity(), _cpu())}.so"
-    if not out.is_file():
-        _compile(source, out, flags, (), f"the host compiler rejects the emitted text of kernel '{name}'", "PH0941")
-    return out
+    complaint = f"the host compiler rejects the emitted text of kernel '{name}'"
+    file = f"kernel_{_digest(source, *flags, _compiler_identity(), _cpu())}.so"
+    return _made(file, lambda out: _compile(source, out, flags, (), complaint, "PH0941"))
 
 
 @cache
@@ -81,12 +81,15 @@ def runtime_library() -> ctypes.CDLL:
     host = templates_dir() / "prelude" / "host"
     main = host / "runtime" / "runtime.cpp"
     texts = [p.read_text(encoding="utf-8") for p in sorted(host.rglob("*")) if p.suffix in (".h", ".cpp")]
-    out = _folder() / f"runtime_{_digest(*texts, *_RUNTIME_FLAGS, _compiler_identity(), _cpu())}.so"
-    if not out.is_file():
+    text = f'#include "{main}"\n'
+    complaint = "the emulator's runtime does not compile"
+
+    def make(out: Path) -> None:
         with _lock(out.with_suffix(".lock")):
-            if not out.is_file():  # another process may have built it meanwhile
-                text = f'#include "{main}"\n'
-                _compile(text, out, _RUNTIME_FLAGS, _RUNTIME_LIBS, "the emulator's runtime does not compile", "PH0942")
+            if not _intact(out):  # another process may have built it meanwhile
+                _compile(text, out, _RUNTIME_FLAGS, _RUNTIME_LIBS, complaint, "PH0942")
+
+    out = _made(f"runtime_{_digest(*texts, *_RUNTIME_FLAGS, _compiler_identity(), _cpu())}.so", make)
     try:
         library = ctypes.CDLL(str(out), mode=ctypes.RTLD_GLOBAL)
     except OSError as error:
@@ -96,6 +99,30 @@ def runtime_library() -> ctypes.CDLL:
     library.ph_start.argtypes = [ctypes.c_void_p]
     library.ph_start.restype = ctypes.c_int
     return library
+
+
+def _made(file: str, make: Callable[[Path], None]) -> Path:
+    """The file of that name, made unless it is in the cache as it was written there (a part of a shared object would
+    take the process down); in a temporary folder where the cache's cannot be used."""
+    out = _folder() / file
+    if _intact(out):
+        return out
+    try:
+        make(out)
+    except OSError:
+        out = _temporary_folder() / file
+        if not _intact(out):
+            make(out)
+    return out
+
+
+def _intact(path: Path) -> bool:
+    """Whether the file ends with the checksum of what is before: ELF allows bytes after the last section."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return hashlib.sha256(data[:-_CHECKSUM_BYTES]).digest() == data[-_CHECKSUM_BYTES:]
 
 
 def _compile(source: str, out: Path, flags: tuple[str, ...], libs: tuple[str, ...], complaint: str, code: str) -> None:
@@ -121,6 +148,11 @@ def _compile(source: str, out: Path, flags: tuple[str, ...], libs: tuple[str, ..
                     notes=tuple(errors[:8]),
                 )
             )
+        data = Path(temporary).read_bytes()
+        if not data.startswith(b"\x7fELF"):
+            raise _no_compiler("it ends well and writes no shared object")
+        with open(temporary, "ab") as file:
+            file.write(hashlib.sha256(data).digest())
         os.chmod(temporary, 0o644)
         os.replace(temporary, out)
     finally:

@@ -13,11 +13,14 @@ class TensorFacts:
     """What a compiled variant may assume of a tensor argument, checked at launch.
 
     `align16`: the base address and every stride but the last (times the element size) are multiples of 16 bytes,
-    and the last stride is 1. `contiguous`: row-major without gaps, so strides follow from dims.
+    and the last stride is 1. `contiguous`: row-major without gaps, so strides follow from dims. `inner`: the axis whose
+    stride is 1 where that is not the last one, and base and all other strides are multiples of 16 bytes; the other two
+    are False then.
     """
 
     align16: bool = True
     contiguous: bool = True
+    inner: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

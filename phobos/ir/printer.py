@@ -247,7 +247,7 @@ def _dot(p: _Printer, op: ir.Dot) -> Formatted:
 def _load(p: _Printer, op: ir.Load) -> Formatted:
     # NaN is not equal to 0 and so is shown.
     fill = "" if op.fill == 0 else f" else {print_literal(op.fill)}"
-    return f"load {p.view(op.view)}{fill}", []
+    return f"load{' transposed' if op.transposed else ''} {p.view(op.view)}{fill}", []
 
 
 def _print(p: _Printer, op: ir.Print) -> Formatted:

@@ -232,7 +232,13 @@ def _matches_view(value: ir.Value, view: ir.View) -> bool:
 
 def _load(op: ir.Load) -> Iterator[str]:
     yield from _view(op.view)
-    yield from _expect(op.result, op.view.tensor.type.dtype, region_shape(op.view.axes))
+    shape = region_shape(op.view.axes)
+    if op.transposed:
+        if len(shape) < 2:
+            yield "a view of fewer than two axes cannot be transposed"
+            return
+        shape = (*shape[:-2], shape[-1], shape[-2])
+    yield from _expect(op.result, op.view.tensor.type.dtype, shape)
 
 
 def _store(op: ir.Store) -> Iterator[str]:

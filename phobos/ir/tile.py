@@ -290,11 +290,13 @@ class Insert(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Load(Op):
-    """Reads a view of a tensor now. Masked positions give `fill`. Scalar result where no axis is left."""
+    """Reads a view of a tensor now. Masked positions give `fill`. Scalar result where no axis is left. `transposed`: the
+    result has the last two axes of the view exchanged (a pass makes such loads, the checker does not)."""
 
     result: Value
     view: View
     fill: int | float | bool = 0
+    transposed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

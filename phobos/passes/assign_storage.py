@@ -169,8 +169,8 @@ def abi_args(kernel: KernelIR, spec: Specialization) -> tuple[AbiArg, ...]:
     for t in kernel.tensors:
         facts = spec.tensor(t.name)
         if not facts.contiguous:
-            inner = 1 if facts.align16 else 0
-            out.extend(StrideArg(tensor=t.name, axis=a) for a in range(t.type.rank - inner))
+            unit = facts.inner if facts.inner is not None else t.type.rank - 1 if facts.align16 else None
+            out.extend(StrideArg(tensor=t.name, axis=a) for a in range(t.type.rank) if a != unit)
     return tuple(out)
 
 

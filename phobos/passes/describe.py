@@ -68,11 +68,14 @@ def access_decisions(schedule: Schedule, spec: Specialization) -> tuple[Decision
 
 def _width(view: GlobalView, layout: RegisterLayout, spec: Specialization) -> tuple[int, str]:
     """Elements that one access moves, and why not more."""
-    last = view.axes[-1]
+    facts = spec.tensor(view.tensor)
+    last = view.axes[-1 if facts.inner is None else facts.inner]
     if isinstance(last, GatherAxis):
         return 1, "an index tile chooses the positions"
     if not isinstance(last, RangeAxis):
-        return 1, "its last axis is a single position"
+        return 1, f"its {'last' if facts.inner is None else 'contiguous'} axis is a single position"
+    if last.tile_axis != layout.rank - 1:
+        return 1, "its contiguous axis is not the last of the tile"
     run = layout.contiguous_run(last.tile_axis)
     elements = view.vector
     while elements > 1 and run % elements:
@@ -81,7 +84,7 @@ def _width(view: GlobalView, layout: RegisterLayout, spec: Specialization) -> tu
         return elements, "aligned, contiguous and within one bounds check"
     if elements < view.vector:
         return elements, f"the layout gives a thread runs of {run} element{'s' if run != 1 else ''}"
-    if not spec.tensor(view.tensor).align16:
+    if not facts.align16 and facts.inner is None:
         return elements, f"{view.tensor} need not be aligned to 16 bytes with a last stride of 1"
     at = "its position and its extent" if last.high or last.low else "its position"
     return elements, f"{at} are multiples of {elements} at least" if elements > 1 else f"{at} may be any"

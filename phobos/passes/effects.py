@@ -10,6 +10,7 @@ from phobos.ir.scheduled import (
     AtomicScalar,
     Contract,
     ForStmt,
+    GatherAxis,
     GlobalToShared,
     GlobalView,
     IfStmt,
@@ -36,10 +37,17 @@ from phobos.ir.scheduled import (
 from phobos.ir.storage import Apply, Buffer, BufferRef, Expr, Fragment, Literal, Position, expr_walk
 from phobos.layout.register import RegisterLayout
 
-READ, WRITE, ATOMIC = "read", "write", "atomic"
+READ, WRITE = "read", "write"
 # Of a ring: by the loop that reads it, for an iteration that follows (ordered by that loop's own wait and barrier), or
 # before that loop.
 PIPELINE, PROLOGUE = "pipeline", "prologue"
+_FIRST = "thread 0"
+# Between which no order is needed: reads, and atomics of one kind whose old values nobody asks for.
+_ANY_ORDER = frozenset({READ, "atomic add", "atomic max", "atomic min"})
+
+
+def _atomic_mode(kind: str, old: bool) -> str:
+    return f"atomic {kind} for its old value" if old else f"atomic {kind}"
 
 
 @dataclass(frozen=True)
@@ -91,11 +99,14 @@ def accesses(s: Stmt) -> list[Access]:
     elif isinstance(s, StoreGlobal):
         out.append(Access(s.view.tensor, WRITE, f"store to {s.view.tensor} ({where})", s.view, s.source.layout))
     elif isinstance(s, StoreScalar):
-        out.append(Access(s.view.tensor, WRITE, f"store to {s.view.tensor} ({where})", s.view, "thread 0"))
+        out.append(Access(s.view.tensor, WRITE, f"store to {s.view.tensor} ({where})", s.view, _FIRST))
     elif isinstance(s, AtomicGlobal):
-        out.append(Access(s.view.tensor, ATOMIC, f"atomic on {s.view.tensor} ({where})", s.view))
+        mode = _atomic_mode(s.kind, s.old is not None)
+        threads = s.values[0].layout
+        out.append(Access(s.view.tensor, mode, f"atomic on {s.view.tensor} ({where})", s.view, threads))
     elif isinstance(s, AtomicScalar):
-        out.append(Access(s.view.tensor, ATOMIC, f"atomic on {s.view.tensor} ({where})", s.view))
+        mode = _atomic_mode(s.kind, s.scratch is not None)
+        out.append(Access(s.view.tensor, mode, f"atomic on {s.view.tensor} ({where})", s.view, _FIRST))
         if s.scratch is not None:
             out.append(Access(s.scratch, WRITE, f"write of {s.scratch.name} ({where})"))
     elif isinstance(s, WriteShared):
@@ -147,7 +158,7 @@ def _expressions(s: Stmt) -> list[Expr]:
 
 def conflict(a: Access, b: Access, offsets: dict[Buffer, int], overlap: frozenset[str]) -> bool:
     """May `a` and, after it, `b` (which happens now) be by different threads on the same byte, one of them a write?"""
-    if a.mode == b.mode and a.mode in (READ, ATOMIC):
+    if a.mode == b.mode and a.mode in _ANY_ORDER:
         return False
     if isinstance(a.resource, Buffer) or isinstance(b.resource, Buffer):
         if not (isinstance(a.resource, Buffer) and isinstance(b.resource, Buffer)):
@@ -164,6 +175,8 @@ def conflict(a: Access, b: Access, offsets: dict[Buffer, int], overlap: frozense
         return a.resource in overlap and b.resource in overlap
     if a.view is None or b.view is None:
         return True
+    if a.threads == b.threads == _FIRST:
+        return False
     varies = a.view.varies | b.view.varies
     other = a.earlier - a.left  # loops known to be in another iteration
     moved = {loop for loop in a.earlier | a.left if loop in varies or "carried" in varies}
@@ -172,7 +185,8 @@ def conflict(a: Access, b: Access, offsets: dict[Buffer, int], overlap: frozense
     if a.view.key == b.view.key:
         if moved & other & a.view.distinct:
             return False  # another iteration, other positions
-        if moved <= a.view.distinct and _same_threads(a, b):
+        gathered = any(isinstance(axis, GatherAxis) for axis in a.view.axes)  # two elements may be at one position
+        if moved <= a.view.distinct and _same_threads(a, b) and not gathered:
             return False  # the same positions or entirely other ones
     return True
 
@@ -214,5 +228,5 @@ def _same_threads(a: Access, b: Access) -> bool:
         return False
     if isinstance(a.threads, str):
         return True
-    # Owners write, but replicas read too.
-    return not a.threads.has_replicas or (a.mode == WRITE and b.mode == WRITE)
+    # Owners write and do atomics, but replicas read too.
+    return not a.threads.has_replicas or READ not in (a.mode, b.mode)

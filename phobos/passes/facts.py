@@ -10,6 +10,7 @@ from math import gcd
 from phobos.ir.abi import Specialization
 from phobos.ir.dims import DimBinary, DimConst, DimExpr, DimName
 from phobos.ir.tile import (
+    AtIndex,
     Atomic,
     AxisRange,
     Cast,
@@ -324,17 +325,20 @@ class ScalarFacts:
             return True
         return self.multiple(axis.start) % axis.length == 0 and self.dim_multiple(dim) % axis.length == 0
 
-    def vector(self, view: View) -> int:
-        """Elements of the last axis that one access may move: aligned, contiguous and under one bounds check.
+    def vector(self, view: View, transposed: bool = False) -> int:
+        """Elements of the tile's last axis that one access may move: aligned, contiguous and under one bounds check.
 
         Limited to 16 bytes. Needs the specialization's promise that base and outer strides are multiples of 16 bytes.
+        `transposed`: the tile has the view's last two axes exchanged.
         """
-        if not view.axes or not isinstance(view.axes[-1], AxisRange):
-            return 1
         facts = self._spec.tensor(view.tensor.name)
-        if not facts.align16:
+        along = [n for n, axis in enumerate(view.axes) if not isinstance(axis, AtIndex)]
+        unit = len(view.axes) - 1 if facts.inner is None else facts.inner
+        if len(along) < 1 + transposed or along[-2 if transposed else -1] != unit:
             return 1
-        axis, dim = view.axes[-1], view.tensor.type.dims[-1]
+        axis, dim = view.axes[unit], view.tensor.type.dims[unit]
+        if not isinstance(axis, AxisRange) or (facts.inner is None and not facts.align16):
+            return 1
         best = 16 // view.tensor.type.dtype.bytes
         while best > 1:
             start_ok = self.multiple(axis.start) % best == 0

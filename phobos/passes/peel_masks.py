@@ -114,8 +114,10 @@ class _Peeler(Rewriter):
         return [(_SWAPPED.get(op.fn, op.fn), high[1], low[0])]
 
     def _interval(self, v: Value) -> tuple[_Bound, _Bound] | None:
-        """(smallest, largest) value over the tile."""
+        """(smallest, largest) value over the tile; None where it may wrap, which positions do not."""
         op = self._defs.get(v)
+        if v.dtype not in (DType.I32, DType.INDEX):
+            return None
         if not v.is_tile:
             if isinstance(op, Constant):
                 point = _Bound((), int(op.value))
@@ -124,23 +126,32 @@ class _Peeler(Rewriter):
             return point, point
         if isinstance(op, Iota):
             return _Bound((), 0), _Bound((), v.shape[op.axis] - 1)
-        if isinstance(op, Broadcast) or (isinstance(op, Cast) and op.operand.dtype.is_integer):
+        if isinstance(op, Broadcast):
             return self._interval(op.operand)
-        if isinstance(op, Compute) and op.fn in ("add", "sub"):
+        found: tuple[_Bound, _Bound] | None = None
+        if isinstance(op, Cast):
+            found = self._interval(op.operand)
+        elif isinstance(op, Compute) and op.fn in ("add", "sub"):
             a, b = self._interval(op.args[0]), self._interval(op.args[1])
             if a is None or b is None:
                 return None
             if op.fn == "add":
-                return a[0].plus(b[0]), a[1].plus(b[1])
-            return a[0].plus(b[1], -1), a[1].plus(b[0], -1)
-        return None
+                found = a[0].plus(b[0]), a[1].plus(b[1])
+            else:
+                found = a[0].plus(b[1], -1), a[1].plus(b[0], -1)
+        if found is not None and v.dtype is not DType.INDEX and (found[0].terms or found[1].terms):
+            return None
+        return found
 
 
 def _all_true(tests: list[tuple[str, _Bound, _Bound]], span: Span, out: list[Op]) -> Value:
     """Scalar ops that test every comparison."""
 
+    # Sums of user's integers may not fit 32 bits; positions do by their nature.
+    wide = DType.I64 if any(v.dtype is not DType.INDEX for _, *ends in tests for e in ends for _, v in e.terms) else DType.INDEX
+
     def constant(value: int) -> Value:
-        v = Value(type=ScalarType(DType.INDEX), name="c", span=span)
+        v = Value(type=ScalarType(wide), name="c", span=span)
         out.append(Constant(span=span, result=v, value=value))
         return v
 
@@ -150,9 +161,9 @@ def _all_true(tests: list[tuple[str, _Bound, _Bound]], span: Span, out: list[Op]
         return v
 
     def index(v: Value) -> Value:
-        if v.dtype is DType.INDEX:
+        if v.dtype is wide:
             return v
-        cast = Value(type=ScalarType(DType.INDEX), name=v.name, span=span)
+        cast = Value(type=ScalarType(wide), name=v.name, span=span)
         out.append(Cast(span=span, result=cast, operand=v))
         return cast
 
@@ -164,9 +175,9 @@ def _all_true(tests: list[tuple[str, _Bound, _Bound]], span: Span, out: list[Op]
         for sign, v in difference.terms:
             x = index(v)
             if total is None:
-                total = x if sign > 0 else compute("neg", DType.INDEX, x)
+                total = x if sign > 0 else compute("neg", wide, x)
             else:
-                total = compute("add" if sign > 0 else "sub", DType.INDEX, total, x)
+                total = compute("add" if sign > 0 else "sub", wide, total, x)
         total = constant(0) if total is None else total
         test = compute("gt" if fn == "lt" else "ge", DType.BOOL, total, constant(-difference.constant))
         result = test if result is None else compute("and", DType.BOOL, result, test)

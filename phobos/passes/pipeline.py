@@ -29,6 +29,7 @@ from phobos.passes import (
     prove_bounds,
     simplify,
     stage_loads,
+    transposed_loads,
 )
 from phobos.passes.facts import ScalarFacts
 from phobos.target import Target
@@ -69,15 +70,18 @@ def choose(
     observe("hoist", kernel)
     kernel = simplify.run(kernel, overlap)
     observe("simplify again", kernel)
+    access_decisions: tuple[Decision, ...] = ()
     if spec is not None:
         kernel = prove_bounds.run(kernel, spec)
         observe("prove_bounds", kernel)
+        kernel, access_decisions = transposed_loads.run(kernel, spec)
+        observe("transposed_loads", kernel)
     threads, thread_decision = choose_threads.run(kernel)
     plans, contraction_decisions = choose_contractions.run(kernel, threads, target)
     kernel = choose_contractions.fix_kinds(kernel, plans)
     observe("choose_contractions", kernel)
     bound = dict(choose_contractions.rebind(kernel, plans))
-    return Chosen(kernel, threads, bound, (thread_decision, *contraction_decisions))
+    return Chosen(kernel, threads, bound, (thread_decision, *access_decisions, *contraction_decisions))
 
 
 def algebra(

@@ -7,11 +7,13 @@ those) or when its single reader is an elementwise op or a reduction of the same
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from phobos.ir.tile import Block, Broadcast, Cast, Compute, Dot, Iota, KernelIR, Load, Op, Reduce, Value
 from phobos.ir.walk import definitions, kernel_ops, uses, walk, walk_blocks
 
+_MOST_FREE = 16  # operations: more of them are no longer free for each reader
 _CHEAP = frozenset({"add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "neg"})
 
 
@@ -50,13 +52,16 @@ def analyse(kernel: KernelIR) -> Placement:
     inlined: set[Value] = set()
     deferred: set[Value] = set()
     staged: set[Value] = set()
+    work: dict[Value, int] = {}  # operations of free values
     for op in kernel_ops(kernel):
         for v in op.defined():
             if not v.is_tile:
                 continue
             who = readers.get(v, [])
-            if _free(op, inlined):
+            amount = 1 + sum(work.get(a, 0) for a in op.operands())
+            if _free(op, work) and (amount <= _MOST_FREE or isinstance(op, (Iota, Broadcast))):
                 inlined.add(v)
+                work[v] = amount
             elif isinstance(op, (Compute, Cast)) and len(who) == 1 and home[who[0]] is home[op]:
                 reader = who[0]
                 same_shape = isinstance(reader, (Compute, Cast)) and reader.result.shape == v.shape
@@ -75,14 +80,14 @@ def analyse(kernel: KernelIR) -> Placement:
     return Placement(frozenset(inlined), frozenset(deferred), frozenset(staged), readers, defs, home)
 
 
-def _free(op: Op, inlined: set[Value]) -> bool:
+def _free(op: Op, free: Mapping[Value, int]) -> bool:
     if isinstance(op, (Iota, Broadcast)):
         return True
     if isinstance(op, Cast):
-        return op.operand in inlined and not op.result.dtype.is_float
+        return op.operand in free and not op.result.dtype.is_float
     if isinstance(op, Compute) and op.fn in _CHEAP and op.result.is_tile:
         tiles = [a for a in op.args if a.is_tile]
-        return bool(tiles) and all(a in inlined for a in tiles) and not op.result.dtype.is_float
+        return bool(tiles) and all(a in free for a in tiles) and not op.result.dtype.is_float
     return False
 
 

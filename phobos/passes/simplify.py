@@ -228,10 +228,10 @@ class _Simplifier(Rewriter):
             return op
         if isinstance(op, Broadcast) and op.operand.shape == op.result.shape:
             return self._alias(op.result, op.operand)
-        if isinstance(op, Dot) and not op.transpose_b:
+        if isinstance(op, Dot):
             source = self._defs.get(op.b)
-            if isinstance(source, Transpose):  # a @ (x^T) is dot_t(a, x)
-                return replace(op, b=source.operand, transpose_b=True)
+            if isinstance(source, Transpose):  # a @ (x^T) is dot_t(a, x), and dot_t(a, x^T) is a @ x
+                return replace(op, b=source.operand, transpose_b=not op.transpose_b)
         if isinstance(op, Compute):
             return self._fold_compute(op)
         return op

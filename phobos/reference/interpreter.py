@@ -22,8 +22,8 @@ from phobos.reference.memory import Region, region
 from phobos.reference.numerics import Array, carrier_dtype, from_storage, to_storage
 from phobos.source import SourceFile, Span
 
-# Iterations of loops that one block may run where the caller sets no limit: minutes of interpretation.
-DEFAULT_MAX_STEPS = 5_000_000
+# Iterations of loops that one block may run where the caller sets no limit: half a minute of interpretation.
+DEFAULT_MAX_STEPS = 2_000_000
 
 Environment = dict[ir.Value, Any]
 OnOp = Callable[[ir.Op, tuple[int, int, int], Mapping[ir.Value, Any]], None]
@@ -320,7 +320,7 @@ class _Machine:
         mask = part.mask()
         if op.fill != 0 and mask is not None:
             values = np.where(mask.reshape(part.shape), values, values.dtype.type(op.fill))
-        self.define(op.result, values)
+        self.define(op.result, np.swapaxes(values, -1, -2) if op.transposed else values)
 
     def store(self, op: ir.Store) -> None:
         array, part = self.view_region(op.view)

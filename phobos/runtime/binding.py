@@ -330,7 +330,12 @@ def tensor_facts(pointer: int, shape: tuple[int, ...], strides: tuple[int, ...],
         and (not strides or strides[-1] == 1)
         and all(stride * itemsize % 16 == 0 for stride in strides[:-1])
     )
-    return TensorFacts(align16=aligned, contiguous=is_contiguous(shape, strides))
+    units = [axis for axis, stride in enumerate(strides) if stride == 1]
+    others = (stride for axis, stride in enumerate(strides) if axis not in units)
+    inner = None
+    if not aligned and len(units) == 1 and pointer % 16 == 0 and all(s * itemsize % 16 == 0 for s in others):
+        inner = units[0]
+    return TensorFacts(align16=aligned, contiguous=is_contiguous(shape, strides), inner=inner)
 
 
 def needs_64_bits(views: Mapping[str, ArrayView]) -> bool:

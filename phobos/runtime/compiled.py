@@ -11,6 +11,7 @@ from phobos.ir.abi import Decision, Program, Specialization
 from phobos.runtime import nvrtc
 from phobos.runtime.launch import evaluate_grid
 from phobos.runtime.pipeline import Configured, Frontend, KernelInfo
+from phobos.runtime.request import extent
 from phobos.target import Target
 
 if TYPE_CHECKING:
@@ -129,13 +130,23 @@ class Compiled:
     def grid(self, dims: Mapping[str, int] | None = None, **more: int) -> tuple[int, int, int]:
         """Blocks along x, y, z for these extents: `c.grid({"N": 4096})` or `c.grid(N=4096)`.
 
-        Raises LaunchError PH0718 where a dim is missing or CUDA's limits are exceeded, PH0724 for an unknown dim.
+        Raises LaunchError PH0718 where a dim is missing or CUDA's limits are exceeded, PH0724 for an unknown dim and
+        for a value that is no extent.
         """
-        given = {**(dims or {}), **more}
+        if dims is not None and not isinstance(dims, Mapping):
+            message = f"dims is a mapping such as {{'N': 4096}}, not {dims!r:.60}"
+            raise LaunchError(Diagnostic(code="PH0724", message=message))
         known = self._info.dims
-        for name in given:
+        given: dict[str, int] = {}
+        for name, value in {**(dims or {}), **more}.items():
+            size = extent(value)
+            if size is not None:
+                given[name] = size
+            else:
+                message = f"dim {name!r} = {value!r} is not an extent"
+                raise LaunchError(Diagnostic(code="PH0724", message=message))
             if name not in known:
-                guess = nearest(name, known)
+                guess = nearest(str(name), known)
                 raise LaunchError(
                     Diagnostic(
                         code="PH0724",
@@ -219,6 +230,7 @@ def _assumptions(spec: Specialization) -> str:
     for text, names in (
         ("16-byte aligned", [n for n, t in spec.tensors if t.align16]),
         ("contiguous", [n for n, t in spec.tensors if t.contiguous]),
+        ("16-byte aligned and contiguous along another axis", [n for n, t in spec.tensors if t.inner is not None]),
         ("multiples of 16", [n for n, multiple in spec.dim_multiple if multiple % 16 == 0]),
         ("sharing memory", sorted(spec.overlap)),
         ("positive", [n for n, sign in spec.sign if sign == 1]),

@@ -108,13 +108,13 @@ def _plain(value: object) -> Any:
 # --- JSON ------------------------------------------------------------------------------------
 
 # Part of the cache keys: raise it when a layout below changes.
-JSON_FORMAT = 1
+JSON_FORMAT = 2
 
 
 def spec_key(spec: Specialization) -> tuple[Any, ...]:
     """A specialization as plain tuples."""
     return (
-        tuple((name, t.align16, t.contiguous) for name, t in spec.tensors),
+        tuple((name, t.align16, t.contiguous, t.inner) for name, t in spec.tensors),
         spec.dim_multiple,
         spec.index_bits,
         tuple(sorted(spec.overlap)),
@@ -129,7 +129,7 @@ def spec_to_json(spec: Specialization) -> list[Any]:
 def spec_from_json(data: list[Any]) -> Specialization:
     tensors, dims, index_bits, overlap, sign = data
     return Specialization(
-        tensors=tuple((name, TensorFacts(align16=a, contiguous=c)) for name, a, c in tensors),
+        tensors=tuple((name, TensorFacts(align16=a, contiguous=c, inner=i)) for name, a, c, i in tensors),
         dim_multiple=tuple((name, multiple) for name, multiple in dims),
         index_bits=index_bits,
         overlap=frozenset(overlap),

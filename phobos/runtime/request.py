@@ -28,7 +28,7 @@ def config_items(config: Any) -> Config:
         raise CompileError(
             Diagnostic(
                 code="PH0607",
-                message=f"a configuration is a mapping such as {{'BR': 64}}, not a {type(config).__name__}",
+                message=f"a configuration is a mapping such as {{'BR': 64}}, not {config!r:.60}",
             )
         )
     out = []
@@ -76,7 +76,7 @@ def extents(info: KernelInfo, dims: Any) -> dict[str, int]:
         return {}
     if not isinstance(dims, Mapping):
         raise CompileError(
-            Diagnostic(code="PH0607", message=f"dims is a mapping such as {{'N': 4096}}, not a {type(dims).__name__}")
+            Diagnostic(code="PH0607", message=f"dims is a mapping such as {{'N': 4096}}, not {dims!r:.60}")
         )
     out: dict[str, int] = {}
     for name, value in dims.items():
@@ -89,11 +89,17 @@ def extents(info: KernelInfo, dims: Any) -> dict[str, int]:
                     help=f"did you mean {guess!r}?" if guess else None,
                 )
             )
-        plain = _plain(value)
-        if not isinstance(plain, int) or isinstance(plain, bool) or plain < 0:
+        size = extent(value)
+        if size is None:
             raise CompileError(Diagnostic(code="PH0607", message=f"dim {name!r} = {value!r} is not an extent"))
-        out[name] = plain
+        out[name] = size
     return out
+
+
+def extent(value: Any) -> int | None:
+    """A Python or NumPy integer from 0 on as a Python int, None for anything else."""
+    plain = _plain(value)
+    return plain if isinstance(plain, int) and not isinstance(plain, bool) and plain >= 0 else None
 
 
 # Divisors of extents that tile sizes are likely to have.
@@ -141,6 +147,9 @@ def guided_spec(facts: KernelFacts, default: Specialization, dims: Mapping[str, 
 
 def parse_dtypes(info: KernelInfo, dtypes: Mapping[str, Any]) -> tuple[tuple[str, DType], ...]:
     """Values of dtype parameters given as names ("f16") or DTypes. Raises CompileError PH0606."""
+    if not isinstance(dtypes, Mapping):
+        message = f"dtypes is a mapping such as {{'T': 'f16'}}, not {dtypes!r:.60}"
+        raise CompileError(Diagnostic(code="PH0606", message=message))
     out = []
     for name, value in dtypes.items():
         if name not in info.dtype_params:

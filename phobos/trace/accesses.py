@@ -19,8 +19,8 @@ OPAQUE = "opaque"
 
 @dataclass(frozen=True)
 class Site:
-    """One access in the emitted text: `memory` "global" or "shared", `name` of the tensor or buffer, `size` bytes of each
-    lane, `kind` as above."""
+    """One access in the emitted text: `memory` "global" or "shared", `name` of the tensor or buffer, `size` bytes of
+    each lane, `kind` as above."""
 
     memory: str
     name: str
@@ -31,8 +31,8 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """All threads' turn at a site: `offsets` int64 [warps, 32], bytes from the tensor's or the shared memory's start, -1
-    where the lane takes no part."""
+    """All threads' turn at a site: `offsets` int64 [warps, 32], bytes from the tensor's or the shared memory's
+    start, -1 where the lane takes no part."""
 
     site: Site
     offsets: Array
@@ -55,7 +55,8 @@ class Log:
 
 @dataclass(frozen=True)
 class Cost:
-    """Of one warp's request: `count` wavefronts (shared) or 128-byte lines (global), and the fewest that its bytes need."""
+    """Of one warp's request: `count` wavefronts (shared) or 128-byte lines (global), and the fewest that its bytes
+    need."""
 
     count: int
     ideal: int

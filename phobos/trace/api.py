@@ -91,7 +91,7 @@ def trace_kernel(
     given_consts = {n: given.pop(n) for n in info.consts if n in given} | dict(consts or {})
     tensors = [p.name for p in info.params if p.kind == "tensor"]
     has_arrays = any(n in named or n in given for n in tensors) or len(args) > len(info.params)
-    out = []
+    out: list[dict[str, Any]] = []
     for change in (None, compare) if compare is not None else (None,):
         wanted = {**dict(config or {}), **dict(change or {})}
         if has_arrays:
@@ -115,8 +115,8 @@ def _compiles(target: Target) -> Any:
 
 
 def _of_call(
-    frontend: Frontend, info: KernelInfo, bound: Mapping[str, Any], config: Mapping[str, Any], target: Target, grid: Any,
-    emulator: bool,
+    frontend: Frontend, info: KernelInfo, bound: Mapping[str, Any], config: Mapping[str, Any], target: Target,
+    grid: Any, emulator: bool,
 ) -> dict[str, Any]:  # fmt: skip
     call = binding.bind(info.name, info.params, bound)
     dtypes = {n: str(d) for n, d in call.dtypes.items()}
@@ -125,9 +125,9 @@ def _of_call(
 
 
 def _of_sizes(
-    frontend: Frontend, info: KernelInfo, scalars: Mapping[str, Any], config: Mapping[str, Any], dims: Mapping[str, int],
-    dtypes: Mapping[str, Any], consts: Mapping[str, Any], target: Target, grid: Any, emulator: bool, seed: int,
-    shared_dims: Mapping[str, int] | None,
+    frontend: Frontend, info: KernelInfo, scalars: Mapping[str, Any], config: Mapping[str, Any],
+    dims: Mapping[str, int], dtypes: Mapping[str, Any], consts: Mapping[str, Any], target: Target, grid: Any,
+    emulator: bool, seed: int, shared_dims: Mapping[str, int] | None,
 ) -> dict[str, Any]:  # fmt: skip
     chosen = inputs.choose(frontend, info, config, dtypes, consts, dims, _compiles(target))
     sizes = inputs.extents(chosen.kernel, dims)
@@ -145,8 +145,8 @@ def _common(sizes: Mapping[str, int], other: Mapping[str, int], kernel: ir.Kerne
 
 
 def _run(
-    frontend: Frontend, info: KernelInfo, request: Request, reason: str, bound: Mapping[str, Any], target: Target, grid: Any,
-    emulator: bool,
+    frontend: Frontend, info: KernelInfo, request: Request, reason: str, bound: Mapping[str, Any], target: Target,
+    grid: Any, emulator: bool,
 ) -> dict[str, Any]:  # fmt: skip
     call = binding.bind(info.name, info.params, bound)
     configured = frontend.configured(request)

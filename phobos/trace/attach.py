@@ -1,7 +1,7 @@
 """Which statements of the schedule belong to which step of the reference.
 
-The compiler hoists, splits, turns and merges what the text says, so this is told from source positions and iterations: a
-statement belongs to the step at its place in the text, in its iteration; what runs before the loop to its first
+The compiler hoists, splits, turns and merges what the text says, so this is told from source positions and iterations:
+a statement belongs to the step at its place in the text, in its iteration; what runs before the loop to its first
 iteration, what fills a ring ahead to the iteration for which it does.
 """
 

@@ -138,7 +138,6 @@ class _Writer:
         self.encoder = Encoder()
         self.statements: dict[s.Stmt, int] = {}
         self.fragments: dict[str, Fragment | Opaque] = {}
-        self.buffers: dict[str, Buffer] = {}
         self.static: list[Json] = []
         self.cuda = program.body.splitlines()
         self.lines = self._cuda_lines()
@@ -165,9 +164,14 @@ class _Writer:
             array = self.arrays[t.name]
             tensors.append(
                 {
-                    "name": t.name, "dtype": str(t.type.dtype), "type": str(t.type), "shape": list(array.shape),
-                    "strides": [st // array.itemsize for st in array.strides], "itemsize": t.type.dtype.bytes,
-                    "read": t.name in read, "written": t.name in written,
+                    "name": t.name,
+                    "dtype": str(t.type.dtype),
+                    "type": str(t.type),
+                    "shape": list(array.shape),
+                    "strides": [st // array.itemsize for st in array.strides],
+                    "itemsize": t.type.dtype.bytes,
+                    "read": t.name in read,
+                    "written": t.name in written,
                     "initial": self.encoder.array(from_storage(array, t.type.dtype)),
                 }  # fmt: skip
             )
@@ -205,13 +209,12 @@ class _Writer:
         if found is not None:
             return found
         reads, writes = _storage(x)
-        for item in (*reads, *writes):
-            if isinstance(item, Buffer):
-                self.buffers.setdefault(item.name, item)
-            else:
-                self.fragments.setdefault(item.name, item)
+        for held in (*reads, *writes):
+            if not isinstance(held, Buffer):
+                self.fragments.setdefault(held.name, held)
         item: Json = {
-            "kind": type(x).__name__.removesuffix("Stmt"), "line": x.span.line, "text": print_statement(x), "note": x.note,
+            "kind": type(x).__name__.removesuffix("Stmt"), "line": x.span.line, "text": print_statement(x),
+            "note": x.note,
             "cuda": list(self.lines[x]) if x in self.lines else None,
             "reads": [i.name for i in reads], "writes": [i.name for i in writes],
         }  # fmt: skip

@@ -1,5 +1,5 @@
-"""Parts of the JSON trace: arrays, layouts, buffers, accesses, each stored once and named by number. FORMAT.md says what
-the fields mean."""
+"""Parts of the JSON trace: arrays, layouts, buffers, accesses, each stored once and named by number. FORMAT.md says
+what the fields mean."""
 
 from __future__ import annotations
 

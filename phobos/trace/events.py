@@ -1,7 +1,8 @@
 """Steps of a run: what the reference interpreter does, cut at the statements of the kernel text.
 
-A *step* is an executed statement that makes or stores a tile or a view: `let`, `var` and assignments of tiles and views,
-stores, atomics. Scalar statements, loop heads and conditions are no steps; what they read counts for the next step.
+A *step* is an executed statement that makes or stores a tile or a view: `let`, `var` and assignments of tiles and
+views, stores, atomics. Scalar statements, loop heads and conditions are no steps; what they read counts for the next
+step.
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class Read:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Mark:
-    """A statement that makes a step. `kind`: "tile", "view", "store" or "atomic"; `name`: what it makes or the tensor that
-    it writes; `target`: the variable or binding, None for a store."""
+    """A statement that makes a step. `kind`: "tile", "view", "store" or "atomic"; `name`: what it makes or the tensor
+    that it writes; `target`: the variable or binding, None for a store."""
 
     span: Span
     kind: str
@@ -163,8 +164,8 @@ class Touch:
 
 @dataclass(kw_only=True, eq=False)
 class Step:
-    """One executed statement. `reads`: (name, index of the step that made it, or -1, tensor name or ""). `value`: what it
-    made, as a carrier array; `flops` and `bytes_*` as the reference counts them: one per element of an elementwise
+    """One executed statement. `reads`: (name, index of the step that made it, or -1, tensor name or ""). `value`: what
+    it made, as a carrier array; `flops` and `bytes_*` as the reference counts them: one per element of an elementwise
     operation, 2 m n k of a product; every access in full, masked elements left out."""
 
     mark: Mark
@@ -198,7 +199,10 @@ class _Follower:
         self.ends: dict[ir.Op, ir.For | ir.While] = {}
         self._index(kernel.body, ())
         self.combining = {
-            op for outer in walk(kernel.body) if isinstance(outer, ir.Reduce) and outer.combine for op in walk(outer.combine)
+            op
+            for outer in walk(kernel.body)
+            if isinstance(outer, ir.Reduce) and outer.combine is not None
+            for op in walk(outer.combine)
         }
         self._reset((0, 0, 0))
         self.blocks.clear()

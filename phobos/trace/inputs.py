@@ -1,5 +1,5 @@
-"""A small run of a kernel, where the caller leaves sizes and arguments open: tiles as small as they come, two blocks along
-the grid, three turns of each loop."""
+"""A small run of a kernel, where the caller leaves sizes and arguments open: tiles as small as they come, two blocks
+along the grid, three turns of each loop."""
 
 from __future__ import annotations
 
@@ -43,7 +43,8 @@ def choose(
     dims: Mapping[str, int],
     compiles: Any,
 ) -> Chosen:
-    """The configuration with the smallest tiles that compiles; `compiles(kernel)` raises CompileError if one does not."""
+    """The configuration with the smallest tiles that compiles; `compiles(kernel)` raises CompileError if one does
+    not."""
     bound = {t: dtypes.get(t, "f32") for t in info.dtype_params} | dict(dtypes)
     given = dict(config)
     for name, allowed in info.space:
@@ -184,9 +185,9 @@ def _uses(kernel: ir.KernelIR) -> dict[str, tuple[int, bool, bool, bool]]:
 def arguments(
     kernel: ir.KernelIR, dims: Mapping[str, int], scalars: Mapping[str, Any], read: frozenset[str], seed: int
 ) -> dict[str, Any]:
-    """Arrays in storage dtypes and scalars. What the kernel only writes is NaN (0 for integers); other floats are normal,
-    a vector of integers holds distinct positions, other integers are small. A scalar that is not given is 0.5, an
-    integer 1, a bool true.
+    """Arrays in storage dtypes and scalars. What the kernel only writes is NaN (0 for integers); other floats are
+    normal, a vector of integers holds distinct positions, other integers are small. A scalar that is not given is 0.5,
+    an integer 1, a bool true.
 
     Raises LaunchError PH1012 for scalars that the kernel has not.
     """
@@ -208,7 +209,9 @@ def arguments(
         if math.prod(shape) > 1 << 24:
             raise LaunchError(
                 Diagnostic(
-                    code="PH1020", message=f"tensor {t.name!r} has {math.prod(shape)} elements", help="choose smaller dims"
+                    code="PH1020",
+                    message=f"tensor {t.name!r} has {math.prod(shape)} elements, too many to look at",
+                    help="choose smaller dims",
                 )
             )
         out[t.name] = _random(t.type.dtype, shape, rng) if t.name in read else _unwritten(t.type.dtype, shape)

@@ -8,6 +8,7 @@ have written is then stale.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,11 +96,8 @@ class Machine:
         self.executed: list[Executed] = []
         self.path: list[tuple[int, int]] = []
         self.turns: dict[tuple[tuple[tuple[int, int], ...], int], int] = {}
-        with np.errstate(all="ignore"):
-            try:
-                self._all(self.schedule.body)
-            except _Return:
-                pass
+        with np.errstate(all="ignore"), suppress(_Return):
+            self._all(self.schedule.body)
         return self.executed
 
     # --- control ---------------------------------------------------------------------------
@@ -129,7 +127,9 @@ class Machine:
         if len(self.executed) >= MAX_STATEMENTS:
             raise LaunchError(
                 Diagnostic(
-                    code="PH1020", message=f"the run has more than {MAX_STATEMENTS} statements", help="choose smaller dims"
+                    code="PH1020",
+                    message=f"the run has more than {MAX_STATEMENTS} statements",
+                    help="choose smaller dims",
                 )
             )
         log = Log()
@@ -161,9 +161,8 @@ class Machine:
             self._turn(x)
             depth = len(self.path)
             try:
-                self._all(x.body)
-            except _Continue:
-                pass
+                with suppress(_Continue):
+                    self._all(x.body)
             except _Break:
                 break
             finally:
@@ -177,9 +176,8 @@ class Machine:
                 self._all(x.head)
                 if not bool(self._scalar(x.condition, x)):
                     break
-                self._all(x.body)
-            except _Continue:
-                pass
+                with suppress(_Continue):
+                    self._all(x.body)
             except _Break:
                 break
             finally:
@@ -232,6 +230,12 @@ class Machine:
             return round_tf32(values)
         return cast(values, source, buffer.dtype, False)
 
+    def fill(self, buffer: Buffer, stage: int, index: Array, active: Array, values: Array, source: DType) -> None:
+        """Writes the values of active slots at their element indexes."""
+        contents = self.contents(buffer)[stage]
+        inside = active & (index >= 0) & (index < contents.size)
+        contents[index[inside]] = self.stored(buffer, np.broadcast_to(values, index.shape), source)[inside]
+
     def buffer_tile(self, buffer: Buffer) -> Array:
         """The tile in the buffer's current stage."""
         shape = buffer.layout.shape
@@ -282,4 +286,3 @@ class Machine:
             inside = inside & (p >= 0) & (p < n)
         at = tuple(np.broadcast_to(p, shape)[inside] for p in positions)
         array[at] = to_storage(np.broadcast_to(values, shape)[inside], dtype, array.dtype)
-

@@ -44,9 +44,7 @@ def as_records(blocks: Sequence[Sequence[Executed]], tensors: Sequence[str]) -> 
 
 def opaque_lines(blocks: Iterable[Sequence[Executed]]) -> set[int]:
     """Lines of the kernel text at which opaque fragments touch memory."""
-    return {
-        e.statement.span.line for b in blocks for e in b for r in e.log.requests if r.site.kind == OPAQUE
-    }
+    return {e.statement.span.line for b in blocks for e in b for r in e.log.requests if r.site.kind == OPAQUE}
 
 
 def differences(mine: Array, theirs: Array, opaque: set[int] = frozenset()) -> list[str]:  # type: ignore[assignment]

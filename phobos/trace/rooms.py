@@ -55,9 +55,7 @@ def operand(log: Log, plan: ContractionPlan, warps: int, a: Operand) -> None:
         step(log, plan, warps, k, a, None)
 
 
-def step(
-    log: Log, plan: ContractionPlan, warps: int, k: int, a: Operand | None, b: Operand | None
-) -> None:
+def step(log: Log, plan: ContractionPlan, warps: int, k: int, a: Operand | None, b: Operand | None) -> None:
     """Loads of step `k` along k."""
     if isinstance(plan, MmaPlan):
         _mma_step(log, plan, warps, k, a, b)
@@ -193,4 +191,3 @@ def deliver(log: Log, plan: ContractionPlan, warps: int, scratch: Operand, *, lo
         else:
             fragment_accesses(True)
             rows(False)
-

@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from phobos.codegen.reductions import _lane_masks
 from phobos.ir import scheduled as s
-from phobos.ir.storage import Buffer, Expr, Fragment, FragmentRef, Position
+from phobos.ir.storage import Buffer, FragmentRef, Position
 from phobos.ir.types import DType
 from phobos.layout.loops import Nest, plan
 from phobos.layout.register import RegisterLayout
 from phobos.reference.elementwise import compute
 from phobos.reference.numerics import carrier_dtype, from_storage, to_storage
-from phobos.trace import rooms
+from phobos.trace import combine
 from phobos.trace.accesses import ASYNC, ATOMIC, PLAIN, Log, Site
 from phobos.trace.machine import Machine
-from phobos.trace.slots import from_tile, kept_registers, owner_threads, register_order, to_tile, warp_part
+from phobos.trace.slots import kept_registers, owner_threads, register_order
 from phobos.transfer.plain import vector_of
 
 Array = np.ndarray
@@ -51,10 +50,9 @@ def _bounds(m: Machine, view: s.GlobalView, positions: list[Array]) -> Array:
     """Where the checks that the view asks for pass."""
     inside: Any = np.True_
     for axis, at, extent in zip(view.axes, positions, m.arrays[view.tensor].shape):
-        gathered = isinstance(axis, s.GatherAxis)
-        if gathered or axis.low:
+        if isinstance(axis, s.GatherAxis) or axis.low:
             inside = inside & (at >= 0)
-        if gathered or axis.high:
+        if isinstance(axis, s.GatherAxis) or axis.high:
             inside = inside & (at < extent)
     return np.asarray(inside)
 
@@ -115,12 +113,6 @@ def _shared_index(buffer: Buffer, layout: RegisterLayout) -> Array:
     return index
 
 
-def _fill_buffer(m: Machine, buffer: Buffer, stage: int, index: Array, active: Array, values: Array, source: DType) -> None:
-    contents = m.contents(buffer)[stage]
-    inside = active & (index >= 0) & (index < contents.size)
-    contents[index[inside]] = m.stored(buffer, np.broadcast_to(values, index.shape), source)[inside]
-
-
 def global_to_shared(m: Machine, x: s.GlobalToShared, log: Log) -> None:
     layout, buffer = x.layout, x.buffer
     t = _Transfer(m, x.view, layout, log)
@@ -138,7 +130,7 @@ def global_to_shared(m: Machine, x: s.GlobalToShared, log: Log) -> None:
         else:
             for v in range(t.vector):
                 log.add(single, offsets[:, :, r + v], owners[:, :, r])
-    _fill_buffer(m, buffer, stage, index, owners & layout.valid, t.values(x.fill), x.view.dtype)
+    m.fill(buffer, stage, index, owners & layout.valid, t.values(x.fill), x.view.dtype)
 
 
 def async_copy(m: Machine, x: s.AsyncCopy, log: Log) -> None:
@@ -152,7 +144,7 @@ def async_copy(m: Machine, x: s.AsyncCopy, log: Log) -> None:
     for r in t.order:
         log.add(t.site(False, ASYNC), t.offsets[:, :, r], (owners & t.bounds)[:, :, r])
         log.add(target, offsets[:, :, r], owners[:, :, r])
-    _fill_buffer(m, buffer, stage, index, owners & layout.valid, t.values(0), x.view.dtype)
+    m.fill(buffer, stage, index, owners & layout.valid, t.values(0), x.view.dtype)
 
 
 def load_scalar(m: Machine, x: s.LoadScalar, log: Log) -> None:
@@ -225,7 +217,11 @@ def atomic_scalar(m: Machine, x: s.AtomicScalar, log: Log) -> None:
         before = from_storage(np.asarray(array[at]), x.view.dtype)
         array[at] = to_storage(np.asarray(_update(x.kind, before, values, x.view.dtype)), x.view.dtype, array.dtype)
     if x.scratch is not None:
-        log.add(Site("shared", x.scratch.name, True, x.scratch.dtype.bytes), np.full((m.warps, 32), m.base(x.scratch, 0)), one)
+        log.add(
+            Site("shared", x.scratch.name, True, x.scratch.dtype.bytes),
+            np.full((m.warps, 32), m.base(x.scratch, 0)),
+            one,
+        )
         m.contents(x.scratch)[0][0] = before
 
 
@@ -276,7 +272,7 @@ def write_shared(m: Machine, x: s.WriteShared, log: Log) -> None:
     site = Site("shared", buffer.name, True, vector * buffer.dtype.bytes)
     for r in order:
         log.add(site, offsets[:, :, r], active[:, :, r])
-    _fill_buffer(m, buffer, stage, index, active, m.fragment(x.source), x.source.dtype)
+    m.fill(buffer, stage, index, active, m.fragment(x.source), x.source.dtype)
 
 
 def read_shared(m: Machine, x: s.ReadShared, log: Log) -> None:
@@ -291,212 +287,6 @@ def read_shared(m: Machine, x: s.ReadShared, log: Log) -> None:
     contents = m.contents(x.buffer)[m.stage(x.buffer)]
     values = contents[np.minimum(index, contents.size - 1)]
     m.set_fragment(x.target, np.where(layout.valid, values, np.zeros((), values.dtype)))
-
-
-def scan_shared(m: Machine, x: s.ScanShared, log: Log) -> None:
-    layout, dtype = x.buffer.layout, x.buffer.dtype
-    other = [a for a in range(len(layout.shape)) if a != x.axis]
-    lines = int(np.prod([layout.shape[a] for a in other], dtype=np.int64))
-    thread = np.arange(m.warps * 32).reshape(m.warps, 32)
-    base, item = m.schedule.offsets[x.buffer], dtype.bytes
-    for first in range(0, lines, x.threads):
-        line = thread + first
-        start: Array = np.zeros_like(line)
-        weight = 1
-        for a in reversed(other):
-            start = start + line // weight % layout.shape[a] * layout.strides[a]
-            weight *= layout.shape[a]
-        for i in range(layout.shape[x.axis]):
-            at = base + (start + i * layout.strides[x.axis]) * item
-            for write in (False, True):
-                log.add(Site("shared", x.buffer.name, write, item), at, line < lines)
-    tile = m.buffer_tile(x.buffer)
-    wide = tile.astype(np.float64 if dtype.is_float else tile.dtype)
-    summed = np.cumsum(wide, axis=x.axis).astype(tile.dtype)
-    index = sum(g * st for g, st in zip(np.indices(layout.shape), layout.strides))
-    m.contents(x.buffer)[m.stage(x.buffer)][index] = summed
-
-
-# --- reductions --------------------------------------------------------------------------------
-
-
-def _identity(m: Machine, kind: str, dtype: DType, init: Expr | None, log: Log) -> Any:
-    carrier = carrier_dtype(dtype)
-    if kind == "custom":
-        assert init is not None
-        return np.asarray(m.evaluator(log).scalar(init)).astype(carrier)
-    if kind in ("sum", "prod"):
-        return np.asarray(kind == "prod").astype(carrier)
-    low = kind in ("max", "argmax")
-    if dtype is DType.BOOL:
-        return np.asarray(not low)
-    if dtype.is_float:
-        return np.asarray(-np.inf if low else np.inf, carrier)
-    return np.asarray(np.iinfo(carrier).min if low else np.iinfo(carrier).max, carrier)
-
-
-class _Fold:
-    """Running totals of a reduction (and indexes, of argmax and argmin) over threads."""
-
-    def __init__(self, m: Machine, kind: str, dtype: DType, combine: Expr | None, init: Expr | None, log: Log, shape: Any):
-        self.m, self.kind, self.dtype, self.combine, self.log = m, kind, dtype, combine, log
-        self.total = np.broadcast_to(_identity(m, kind, dtype, init, log), shape).copy()
-        self.at = np.full(shape, 2**31 - 1, dtype=np.int64)
-
-    def add(self, values: Array, index: Array | None = None, active: Array | None = None) -> None:
-        new, at = self.total, self.at
-        if self.kind in ("argmax", "argmin"):
-            assert index is not None
-            more = values > self.total if self.kind == "argmax" else values < self.total
-            nan, old_nan = np.isnan(values), np.isnan(self.total)
-            same = (values == self.total) | (nan & old_nan)
-            better = more | (nan & ~old_nan) | (same & (index < self.at))
-            new, at = np.where(better, values, self.total), np.where(better, index, self.at)
-        elif self.combine is not None:
-            scalars = self.m.scalars
-            self.m.scalars = {**scalars, "a": self.total, "b": values}
-            new = np.asarray(self.m.evaluator(self.log)._value(self.combine, np.ones(self.total.shape, bool)))
-            self.m.scalars = scalars
-        else:
-            fn = {"sum": "add", "prod": "mul"}.get(self.kind, self.kind)
-            new = compute(fn, [self.total, values], self.dtype, False)
-        if active is not None:
-            new, at = np.where(active, new, self.total), np.where(active, at, self.at)
-        self.total, self.at = new.astype(self.total.dtype), at
-
-    def finish(self, targets: tuple[Fragment, ...]) -> None:
-        self.m.set_fragment(targets[0], self.total)
-        if len(targets) > 1:
-            self.m.set_fragment(targets[1], self.at)
-
-
-def reduce_registers(m: Machine, x: s.ReduceRegisters, log: Log) -> None:
-    layout = x.layout
-    kept = tuple(a for a in range(layout.rank) if a not in x.axes)
-    nest = _nest(m, layout, merge=False, outer=kept)
-    order = register_order(nest)
-    values = m.evaluator(log).slots(x.value, layout, order)
-    target = kept_registers(layout, frozenset(kept))
-    registers = x.targets[0].layout.registers
-    fold = _Fold(m, x.kind, x.targets[0].dtype, x.combine, x.init, log, (m.warps, 32, registers))
-    inside = np.ones((m.warps, 32, layout.registers), dtype=bool)
-    place = np.zeros((m.warps, 32, layout.registers), dtype=np.int64)
-    weight = 1
-    for axis in reversed(x.axes):
-        at = layout.positions[..., axis]
-        place = place + at * weight
-        inside = inside & (at < layout.shape[axis])
-        weight *= layout.shape[axis]
-    for r in order:
-        one = np.arange(registers) == target[r]
-        fold.add(values[:, :, r : r + 1], place[:, :, r : r + 1], inside[:, :, r : r + 1] & one)
-    if x.lanes:
-        lanes = np.arange(32)
-        for mask in _lane_masks(layout, x.axes):
-            fold.add(fold.total[:, lanes ^ mask], fold.at[:, lanes ^ mask])
-            log.shuffles.append((mask, registers * len(x.targets)))
-    fold.finish(x.targets)
-
-
-def _scratch_index(layout: RegisterLayout, buffer: Buffer, part: Array | int) -> Array:
-    size = int(np.prod(buffer.layout.shape[1:], dtype=np.int64))
-    index: Any = np.int64(0) + np.asarray(part) * size
-    weight = 1
-    for axis in reversed(range(layout.rank)):
-        if layout.shape[axis] > 1:
-            index = index + layout.positions[..., axis] * weight
-        weight *= layout.shape[axis]
-    return np.broadcast_to(index, (*layout.positions.shape[:-1],))
-
-
-def reduce_publish(m: Machine, x: s.ReducePublish, log: Log) -> None:
-    layout = x.sources[0].layout
-    active = owner_threads(x.source_layout, x.axes) & layout.valid
-    part = warp_part(x.source_layout, x.axes)
-    for r in register_order(_nest(m, layout, merge=False)):
-        for buffer, source in zip(x.scratch, x.sources):
-            index = _scratch_index(layout, buffer, part)
-            item = buffer.dtype.bytes
-            log.add(Site("shared", buffer.name, True, item), m.base(buffer, 0) + index[:, :, r] * item, active[:, :, r])
-    for buffer, source in zip(x.scratch, x.sources):
-        _fill_buffer(m, buffer, 0, _scratch_index(layout, buffer, part), active, m.fragment(source), source.dtype)
-
-
-def reduce_collect(m: Machine, x: s.ReduceCollect, log: Log) -> None:
-    layout = x.targets[0].layout
-    shape = (m.warps, 32, layout.registers)
-    fold = _Fold(m, x.kind, x.targets[0].dtype, x.combine, x.init, log, shape)
-    parts = x.scratch[0].layout.shape[0]
-    for r in register_order(_nest(m, layout, merge=False)):
-        for part in range(parts):
-            for buffer in x.scratch:
-                index, item = _scratch_index(layout, buffer, part), buffer.dtype.bytes
-                at = m.base(buffer, 0) + index[:, :, r] * item
-                log.add(Site("shared", buffer.name, False, item), at, layout.valid[:, :, r])
-    for part in range(parts):
-        read = [m.contents(b)[0][np.minimum(_scratch_index(layout, b, part), b.layout.elements - 1)] for b in x.scratch]
-        fold.add(read[0], read[1] if len(read) > 1 else None, layout.valid)
-    fold.finish(x.targets)
-
-
-# --- products ----------------------------------------------------------------------------------
-
-
-def _operand(m: Machine, buffer: Buffer) -> rooms.Operand:
-    return rooms.Operand(buffer.name, m.base(buffer, m.stage(buffer)), buffer.dtype.bytes)
-
-
-def _right(m: Machine, plan: Any, b: Buffer) -> Array:
-    tile = m.buffer_tile(b)
-    return tile.T if plan.query.transpose_b else tile
-
-
-def contract(m: Machine, x: s.Contract, log: Log) -> None:
-    assert isinstance(x.b, Buffer)
-    if x.a_name is not None:
-        a = m.tiles[x.a_name]
-    else:
-        a = to_tile(x.a.layout, m.fragment(x.a)) if isinstance(x.a, Fragment) else m.buffer_tile(x.a)
-    m.add_product(x.accumulator, a, _right(m, x.plan, x.b))
-    loaded = isinstance(x.a, Buffer) and x.a_name is None
-    rooms.product(log, x.plan, m.warps, _operand(m, x.a) if loaded else None, _operand(m, x.b))  # type: ignore[arg-type]
-
-
-def operand_load(m: Machine, x: s.OperandLoad, log: Log) -> None:
-    m.tiles[x.name] = m.buffer_tile(x.a)
-    rooms.operand(log, x.plan, m.warps, _operand(m, x.a))
-
-
-def step_declare(m: Machine, x: s.StepDeclare, log: Log) -> None:
-    return None
-
-
-def step_load(m: Machine, x: s.StepLoad, log: Log) -> None:
-    depth = x.plan.query.k // x.plan.steps
-    here = slice(x.step * depth, (x.step + 1) * depth)
-    m.tiles[f"{x.name} a {x.slot}"] = m.buffer_tile(x.a)[:, here]
-    m.tiles[f"{x.name} b {x.slot}"] = _right(m, x.plan, x.b)[here]
-    rooms.step(log, x.plan, m.warps, x.step, _operand(m, x.a), _operand(m, x.b))
-
-
-def step_multiply(m: Machine, x: s.StepMultiply, log: Log) -> None:
-    m.add_product(x.accumulator, m.tiles[f"{x.name} a {x.slot}"], m.tiles[f"{x.name} b {x.slot}"])
-
-
-def opaque_fill(m: Machine, x: s.OpaqueFill, log: Log) -> None:
-    value = m.evaluator(log).scalar(x.value)
-    m.tiles[x.target.name] = np.full(x.target.layout.shape, value, dtype=np.float32)
-
-
-def opaque_load(m: Machine, x: s.OpaqueLoad, log: Log) -> None:
-    m.tiles[x.target.name] = to_tile(x.source.layout, m.fragment(x.source))
-    rooms.deliver(log, x.target.plan, m.warps, _operand(m, x.scratch), load=True)
-
-
-def opaque_store(m: Machine, x: s.OpaqueStore, log: Log) -> None:
-    delivered = from_tile(x.target.layout, m.tiles[x.source.name])
-    m.set_fragment(x.target, m.fragment(x.target) + delivered if x.add else delivered)
-    rooms.deliver(log, x.source.plan, m.warps, _operand(m, x.scratch), load=False)
 
 
 def nothing(m: Machine, x: s.Stmt, log: Log) -> None:
@@ -518,18 +308,18 @@ HANDLERS: dict[type[s.Stmt], Callable[[Machine, Any, Log], None]] = {
     s.AsyncWait: nothing,
     s.WriteShared: write_shared,
     s.ReadShared: read_shared,
-    s.ReduceRegisters: reduce_registers,
-    s.ReducePublish: reduce_publish,
-    s.ReduceCollect: reduce_collect,
-    s.ScanShared: scan_shared,
-    s.Contract: contract,
-    s.OperandLoad: operand_load,
-    s.StepDeclare: step_declare,
-    s.StepLoad: step_load,
-    s.StepMultiply: step_multiply,
-    s.OpaqueFill: opaque_fill,
-    s.OpaqueLoad: opaque_load,
-    s.OpaqueStore: opaque_store,
+    s.ReduceRegisters: combine.reduce_registers,
+    s.ReducePublish: combine.reduce_publish,
+    s.ReduceCollect: combine.reduce_collect,
+    s.ScanShared: combine.scan_shared,
+    s.Contract: combine.contract,
+    s.OperandLoad: combine.operand_load,
+    s.StepDeclare: combine.step_declare,
+    s.StepLoad: combine.step_load,
+    s.StepMultiply: combine.step_multiply,
+    s.OpaqueFill: combine.opaque_fill,
+    s.OpaqueLoad: combine.opaque_load,
+    s.OpaqueStore: combine.opaque_store,
     s.AtomicGlobal: atomic_global,
     s.AtomicScalar: atomic_scalar,
     s.PrintStmt: nothing,

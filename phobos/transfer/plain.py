@@ -23,10 +23,10 @@ def _sum(*terms: str) -> str:
 
 def vector_of(view: GlobalText, layout: RegisterLayout) -> int:
     """Elements per access that both the view and the layout allow."""
-    last = view.axes[-1]
-    if last.tile_axis is None or last.gather is not None or last.stride:
+    last = next((a for a in view.axes if a.tile_axis == layout.rank - 1), None)
+    if last is None or last.gather is not None or last.stride:
         return 1
-    run = layout.contiguous_run(last.tile_axis)
+    run = layout.contiguous_run(layout.rank - 1)
     vector = view.vector
     while vector > 1 and run % vector:
         vector //= 2

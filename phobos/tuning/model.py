@@ -43,7 +43,10 @@ _BYTES_PER_CYCLE = 19.0  # of global memory, per SM: 4.3 TB/s over 132 SMs at 1.
 _L2_BYTES_PER_CYCLE = 24.0  # of data that an earlier block already brought into the L2, per SM
 _LATENCY = 700.0  # cycles from a global load to data behind a barrier
 _PIPELINED = 250.0  # cycles of an iteration around its wait and barrier where loads are on their way before
-_DEEP = 40.0  # the same for a loop of one product with three stages or more, whose first fragments are loaded ahead too
+_DEEP = 12.0  # the same for a loop of one product with three stages or more, whose first fragments are loaded ahead too
+_TRIP = 64.0  # issue slots of an iteration beside its products: waits, barriers, addresses, first operands
+_TRIP_OF_RING = 12.0  # the same where copies are asynchronous and the first operands are loaded before the barrier
+_FILL = 2.0 / _BYTES_PER_CYCLE  # cycles for a byte of the first stage: nothing is computed before, and all SMs ask at once
 _WARPS_TO_FILL = 4.0  # warps per SM that keep the issue slots busy, with register tiles as in FMA products
 _WARPS_TO_STREAM = 16.0  # warps per SM that keep the memory system busy
 _SLOTS = {"exp": 6, "exp2": 4, "log": 8, "div": 9, "sqrt": 8, "rsqrt": 4, "tanh": 16, "erf": 24, "gelu": 30, "pow": 30,
@@ -113,7 +116,7 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     memory = first_touch / _BYTES_PER_CYCLE * alternate / stream + (counter.bytes - first_touch) / _L2_BYTES_PER_CYCLE
     fill = min(1.0, resident * threads / 32 / _WARPS_TO_FILL)
     alone = compute / min(1.0, threads / 32 / _WARPS_TO_FILL) + counter.latency
-    per_wave = max(resident * _together(compute / fill, memory), alone)
+    per_wave = max(resident * _together(compute / fill, memory), alone) + counter.fill / resident
     cycles = per_wave * blocks / (sms * resident) if waves > 2 else per_wave * waves
     over = counter.live_registers() + _BASE_REGISTERS - _SAFE_REGISTERS
     if over > 0:
@@ -154,7 +157,7 @@ class _Counter:
     ):
         self.kernel, self.plans, self.place, self.layouts = kernel, plans, place, layouts
         self.target, self.threads = target, threads
-        self.slots = self.bytes = self.latency = 0.0
+        self.slots = self.bytes = self.latency = self.fill = 0.0
         self.known: dict[Value, float] = {d.value: float(dims.get(d.name, UNKNOWN_DIM)) for d in kernel.dims}
         self.sizes = {d.name: dims.get(d.name, UNKNOWN_DIM) for d in kernel.dims}
 
@@ -205,6 +208,12 @@ class _Counter:
             loads = [o for o in op.body.ops if isinstance(o, Load)]
             if loads:
                 self.latency += times * trips * self._round(op, loads)
+                plans = [self.plans[o] for o in op.body.ops if isinstance(o, Dot)]
+                if plans:
+                    ringed = all(p.room != "fma" and all(p.a_dtype is x.result.dtype for x in loads) for p in plans)
+                    self.slots += times * trips * (_TRIP_OF_RING if ringed else _TRIP)
+                if plans and all(map(self._ahead, loads)):
+                    self.fill += times * sum(self._operand_bytes(load.result) for load in loads) * _FILL
         elif isinstance(op, While):
             self.block(op.condition, times * 8)
             self.block(op.body, times * 8)
@@ -234,6 +243,8 @@ class _Counter:
         elif isinstance(op, Scan):
             self.slots += times * 8 * op.operand.shape[op.axis]
         elif isinstance(op, (Compute, Cast)) and op.result.is_tile:
+            if any(a in self.place.deferred for a in op.operands()):
+                return  # the product adds to its accumulator
             weight = _SLOTS.get(op.fn, 1) if isinstance(op, Compute) else 1
             self.slots += times * weight * self._registers(op.result)
 

@@ -543,7 +543,7 @@ class Generator:
         dtype = r.choice(["i32", "u32", "f32", "i64"])
         kind = r.choice(["add", "max", "min"])
         shape = r.choice([(), *(s for s in self.shapes if len(s) == 1)])
-        name = self.tensor(f"H{dtype}{kind}", dtype, (self.grid, r.choice([5, 17, 64])))
+        name = self.tensor(f"H{dtype}", dtype, (self.grid, r.choice([5, 17, 64])))
         v = self.fit(self.expr(dtype, shape, 1))
         where = f"{self.scalar_position()} :+ {shape[0]}" if shape else self.scalar_position()
         call = f"atomic_{kind}({name}[pid, {where}], {v.text})"

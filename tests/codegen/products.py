@@ -55,7 +55,7 @@ def product_case(seed: int) -> Case:
     operand = r.choice(["f16", "f16", "bf16", "f32", "f32", "i8", "u8", "f64", "f8e4m3", "f8e5m2"])
     acc = {"i8": "i32", "u8": "i32", "f64": "f64"}.get(operand, "f32")
     bm, bn, bk = (r.choice(TILES) for _ in range(3))
-    if bm * bn > 2304:
+    if bm * bn > (4096 if seed % 4 == 0 else 2304):
         bn = 16
     blocks_m, blocks_n, trips = r.choice([1, 2]), r.choice([1, 2]), r.choice([0, 1, 2, 3, 5])
     ragged = r.random() < 0.5
@@ -65,7 +65,7 @@ def product_case(seed: int) -> Case:
     arguments = {
         "A": _small(rng, operand, (k, m) if a_t else (m, k)),
         "B": _small(rng, operand, (n, k) if b_t else (k, n)),
-        "C": np.zeros((m, n), storage_dtype(DType(acc))),
+        "C": random_array(rng, acc, (m, n)),
         "R": random_array(rng, acc, (m,)),
     }
     a_shape = "K, M" if a_t else "M, K"
@@ -122,8 +122,17 @@ def product_case(seed: int) -> Case:
         lines.append("  acc += rows")
     if r.random() < 0.4:
         lines.append(f"  acc = acc + reshape(R[row :+ {bm}], {bm}, 1)")
+    if r.random() < 0.4:  # a tile that is loaded only to be combined with one in registers
+        two = "2.0" if acc[0] == "f" else "2"
+        lines.append(f"  let c = C[row :+ {bm}, col :+ {bn}]")
+        if r.random() < 0.4:
+            lines.append(f"  C[row :+ {bm}, col :+ {bn}] = acc")
+        lines.append(f"  acc = {r.choice([f'c * {two} + acc', f'acc - c * {two}', 'tmax(acc, c)', f'where(c > {zero}, acc, c)'])}")
     lines += [f"  C[row :+ {bm}, col :+ {bn}] = acc", "}", ""]
-    return Case("\n".join(lines), arguments, _variant(r, list(arguments)), seed)
+    variant = _variant(r, list(arguments))
+    if bm * bn == 4096:
+        variant = replace(variant, threads=r.choice([32, 32, 64, None]))
+    return Case("\n".join(lines), arguments, variant, seed)
 
 
 def attention_case(seed: int) -> Case:

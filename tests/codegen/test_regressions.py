@@ -264,3 +264,61 @@ def test_parameters_with_such_names(name: str) -> None:
     """
     variant = Variant(threads=64, forms=(("X", "padded"),))
     agree(text, {name: array("f32", 9, 8), "X": zeros(9, 8), f"{name}_": 0.5}, variant, replace(variant, forms=()))
+
+
+def test_atomics_of_different_kinds_keep_their_order() -> None:
+    """A maximum overtook the addition before it, by another thread: atomics were taken to commute."""
+    text = """
+    kernel k(H: tensor<i32>[64], X: tensor<i32>[64], Y: tensor<i32>[64]) {
+      let x: tile<i32>[64] = X[:]
+      atomic_add(H[:], x)
+      atomic_max(H[3 :+ 32], 5)
+      atomic_cas(H[40], 7, 1)
+      let old = atomic_add(H[:], x[0])
+      Y[:] = old
+      atomic_min(H[1], 3)
+    }
+    """
+    arguments = {"X": array("i32", 64), "H": array("i32", 64), "Y": zeros(64, dtype=np.int32)}
+    agree(text, arguments, *SCHEDULES, *(Variant(threads=128, sched=s) for s in range(4)))
+
+
+def test_scattered_elements_at_one_position() -> None:
+    """Two elements of a gathered view may be one position, of different threads: reading it after an atomic needs a
+    barrier."""
+    text = """
+    kernel k(I: tensor<i32>[64], H: tensor<i32>[N], Y: tensor<i32>[64]) {
+      let bins: tile<i32>[64] = I[:]
+      atomic_add(H[bins], 1)
+      Y[:] = H[bins]
+    }
+    """
+    bins = np.random.default_rng(3).integers(0, 5, 64).astype(np.int32)
+    arguments = {"I": bins, "H": zeros(8, dtype=np.int32), "Y": zeros(64, dtype=np.int32)}
+    agree(text, arguments, *SCHEDULES)
+
+
+@pytest.mark.parametrize(
+    "dtype, mask, n, m",
+    [
+        ("u32", "u32(j) - n < m", 3, 5),
+        ("i32", "0 < j + n", 2147483644, 0),
+        ("i32", "n + j > m - j", 2147483600, -2147483600),
+        ("i32", "j < n && j > m", 8, -1),
+        ("i8", "i8(j * 40) < n", 100, 0),
+    ],
+)
+def test_masks_whose_arithmetic_wraps(dtype: str, mask: str, n: int, m: int) -> None:
+    """peel_masks took the mask for true everywhere by interval arithmetic that does not wrap."""
+    text = f"""
+    kernel k(X: tensor<f32>[8, 8], Y: tensor<f32>[8, 8], n: {dtype}, m: {dtype}) {{
+      let x: tile<f32>[8, 8] = X[:, :]
+      var acc: tile<f32>[8, 8] = 0.0
+      for i in range(2) {{
+        let j: tile<i32>[8, 8] = iota(1)
+        acc += where({mask}, x + f32(i), 0.0)
+      }}
+      Y[:, :] = acc
+    }}
+    """
+    agree(text, {"X": array("f32", 8, 8), "Y": zeros(8, 8), "n": n, "m": m})

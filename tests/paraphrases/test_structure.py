@@ -94,13 +94,15 @@ def _kernel(paraphrase: Paraphrase, case: Case) -> KernelIR:
 
 
 def _specialization(paraphrase: Paraphrase, kernel: KernelIR) -> Specialization:
-    """Large aligned tensors; views are not contiguous."""
+    """Large aligned tensors; views are not contiguous, and the last axis that is stored has the unit stride."""
     spec = default_spec(kernel)
     if not paraphrase.views:
         return spec
-    views = {paraphrase.called(name) for name in paraphrase.order}
-    tensors = tuple((n, TensorFacts(contiguous=n not in views)) for n, _ in spec.tensors)
-    return Specialization(tensors=tensors, dim_multiple=spec.dim_multiple, sign=spec.sign)
+    facts = dict(spec.tensors)
+    for name, order in paraphrase.order.items():
+        last = order[-1] == len(order) - 1
+        facts[name] = TensorFacts(align16=last, contiguous=False, inner=None if last else order[-1])
+    return Specialization(tensors=tuple(facts.items()), dim_multiple=spec.dim_multiple, sign=spec.sign)
 
 
 @cache

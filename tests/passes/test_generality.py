@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
-from passes.algebra import OFF, edited, run_passes
+from passes.algebra import KINDS, OFF, assert_same, edited, run_passes, scores
 
 from phobos.compiler import default_spec
 from phobos.ir.scheduled import Contract, ForStmt, Schedule, StepMultiply, StoreGlobal, walk
@@ -154,6 +154,17 @@ def test_the_scale_of_a_difference_is_folded(name: str, positive: bool) -> None:
     """Whatever its sign: one multiply-add and one exponential for each score."""
     text = edited(("exp(s - safe)", SCALED_DIFFERENCES[name]))
     assert work_of_p(run_passes(text, positive=positive, **ALONE).after) == ["exp2", "fma"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["(s - m) c", "c (s - m) d", "(s - m) / 8"])
+def test_only_rounding_changes(name: str, kind: str) -> None:
+    """In float64, with all algebra passes."""
+    expression = SCALED_DIFFERENCES[name]
+    text = edited(("exp(s - safe)", expression), ("exp(m - safe)", expression.replace("s - safe", "m - safe")))
+    text = edited(("L[row :+ 8, :] = m + log(l)", "L[row :+ 8, :] = l / where(l == 0.0, 1.0, l)"), text=text)
+    result = run_passes(text)
+    assert_same(result.before, result.after, scores(kind))
 
 
 BASE_2 = (

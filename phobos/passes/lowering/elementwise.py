@@ -51,6 +51,8 @@ def scalar_op(ctx: Lowering, op: Op) -> None:
     elif isinstance(op, Cast):
         inner = ctx.scalar(op.operand)
         ctx.scalars[op.result] = inner if op.operand.dtype is op.result.dtype else Convert(op.result.dtype, inner)
+        if isinstance(inner, (Apply, Convert)) and len(ctx.placement.readers.get(op.result, [])) > 1:
+            ctx.set_scalar(op.result, ctx.scalars[op.result], op.span)  # else each reader would compute it
     elif isinstance(op, Compute):
         args = tuple(ctx.scalar(a) for a in op.args)
         ctx.scalars[op.result] = Apply(op.result.dtype, op.fn, args, _approximate(ctx, op))

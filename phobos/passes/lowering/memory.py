@@ -59,7 +59,7 @@ from phobos.ir.tile import (
 from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout, blocked
 from phobos.layout.shared import SharedLayout
-from phobos.passes.assign_layouts import unit_axes_only, unit_reshape
+from phobos.layout.staging import staging
 from phobos.passes.lowering.context import Lowering, integer, operand_places
 from phobos.passes.lowering.elementwise import (
     convert,
@@ -76,17 +76,21 @@ from phobos.source import Span
 # --- views -----------------------------------------------------------------------------------
 
 
-def global_view(ctx: Lowering, view: View, layout: RegisterLayout | None) -> GlobalView:
-    """The view with its positions as expressions; `layout` distributes the tile (None for one element)."""
+def global_view(ctx: Lowering, view: View, layout: RegisterLayout | None, transposed: bool = False) -> GlobalView:
+    """The view with its positions as expressions; `layout` distributes the tile (None for one element). `transposed`: the
+    tile has the view's last two axes exchanged."""
+    tile_axes = list(range(len(view.shape)))
+    if transposed:
+        tile_axes[-2:] = reversed(tile_axes[-2:])
     axes: list[AtAxis | RangeAxis | GatherAxis] = []
     key: list[object] = [view.tensor.name]
-    tile_axis = 0
     for axis, dim in zip(view.axes, view.tensor.type.dims):
         if isinstance(axis, AtIndex):
             low, high = not ctx.facts.nonnegative(axis.index), not ctx.facts.below_dim(axis.index, dim)
             axes.append(AtAxis(ctx.scalar(axis.index), low, high))
             key.append(("at", axis.index))
             continue
+        tile_axis = tile_axes.pop(0)
         if isinstance(axis, AxisRange):
             low = axis.guarded and not ctx.facts.nonnegative(axis.start)
             axes.append(RangeAxis(ctx.start(axis.start), axis.length, tile_axis, low, axis.guarded))
@@ -96,8 +100,7 @@ def global_view(ctx: Lowering, view: View, layout: RegisterLayout | None) -> Glo
             wanted = layout.kept((tile_axis,))
             axes.append(GatherAxis(as_fragment(ctx, axis.index, view.span, wanted), tile_axis))
             key.append(("gather", axis.index))
-        tile_axis += 1
-    vector = 1 if ctx.kernel.options.vectorize == "off" else ctx.facts.vector(view)
+    vector = 1 if ctx.kernel.options.vectorize == "off" else ctx.facts.vector(view, transposed)
     spans, varies, distinct = _motion(ctx, view)
     return GlobalView(
         view.tensor.name, view.tensor.type.dtype, view.tensor.type.dims, tuple(axes), vector, tuple(key), spans,
@@ -148,15 +151,15 @@ def load(ctx: Lowering, op: Load) -> None:
 def _stage(ctx: Lowering, op: Load) -> None:
     """Global to shared memory, once for each shared layout that a product reads it in."""
     v = op.result
-    vector = 1 if ctx.kernel.options.vectorize == "off" else ctx.facts.vector(op.view)
+    vector = 1 if ctx.kernel.options.vectorize == "off" else ctx.facts.vector(op.view, op.transposed)
     for reader in dict.fromkeys(ctx.placement.readers[v]):
         assert isinstance(reader, Dot)
         for place in operand_places(reader, ctx.plans[reader], v):
             if (v, place) in ctx.operands:
                 continue
-            layout = blocked(v.shape, ctx.threads // 32, vector)
+            layout = staging(v.shape, ctx.threads // 32, vector, place.layout)
             buffer = ctx.operand_buffer(v, place)
-            view = global_view(ctx, op.view, layout)
+            view = global_view(ctx, op.view, layout, op.transposed)
             ctx.emit(GlobalToShared(span=op.span, buffer=buffer, view=view, layout=layout, fill=op.fill))
 
 

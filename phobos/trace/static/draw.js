@@ -152,7 +152,7 @@ function heat(spec) {
       const t = Math.min(1, Math.abs(v) / scale);
       return mix(ground, v < 0 ? low : high, array.bool ? t * 0.8 : Math.sqrt(t) * 0.85);
     },
-    text: (r, c, w, h) => { const v = value(r, c); return w >= 30 && h >= 12 && v !== undefined ? (array.float && Number.isFinite(v) && !Number.isInteger(v) ? String(Number(v.toPrecision(3))) : number(v, array)) : ""; },
+    text: (r, c, w, h) => { const v = value(r, c); return w >= 30 && h >= 12 && v !== undefined ? (array.float && Number.isFinite(v) && !Number.isInteger(v) ? (Math.abs(v) < 1e-3 ? v.toExponential(0) : String(Number(v.toPrecision(3)))) : number(v, array)) : ""; },
     describe: (r, c) => { const v = value(r, c); return v === undefined ? null : `${spec.name}${plane.label(r, c)} = ${number(v, array)}${spec.more ? spec.more(r, c) : ""}`; },
   }, spec.width);
 }

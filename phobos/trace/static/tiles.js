@@ -46,7 +46,7 @@ function memoryFigure(model, tensor, values, touches, width) {
     else for (const [r, c] of keys) boxes.push({ r: r - top, c: c - left, rows: 1, cols: 1, color: m.ink, dash: !m.write });
   }
   const body = grid({
-    rows: bottom - top, cols: right - left, max: 14, label: `${tensor.name}, ${tensor.type} in global memory`, boxes,
+    rows: bottom - top, cols: right - left, max: 11, label: `${tensor.name}, ${tensor.type} in global memory`, boxes,
     fill: (r, c) => {
       const i = at(r, c);
       if (i < 0 || i >= total) return null;
@@ -98,7 +98,7 @@ function renderTiles(pane, into) {
       const role = i === n ? [tag("made here", "here")] : reads.has(i) ? [tag("read here", "here")] : [];
       const wide = plane.cols > 24;
       const fig = figure(s.name, [`${s.dtype} [${s.shape.join(" × ")}]`, ...role, ...place(model, s)], heat({
-        plane, array, scale: scaleOf(array.values), name: s.name, width: wide ? pane.width() - 28 : width - 28, max: 42,
+        plane, array, scale: scaleOf(array.values), name: s.name, width: wide ? pane.width() - 28 : width - 28, max: plane.cols > 2 ? 42 : 58, height: plane.cols > 2 ? undefined : 18,
         label: `tile ${s.name}, ${s.dtype} ${s.shape.join(" by ")}, ${rangeText(array)}`,
       }), `${rangeText(array)}; made in step ${i + 1}, last read in step ${s.last_read + 1}`);
       if (wide) fig.classList.add("wide");
@@ -123,7 +123,7 @@ function blockColor(index, count) { return `hsl(${Math.round((index * 360) / Mat
 
 function memoryCard(pane, all) {
   const { model, cta, n } = pane;
-  const list = el("div", { class: "memory" }), column = pane.columnWidth(480);
+  const list = el("div", { class: "memory" }), column = pane.columnWidth(420);
   const memory = model.memory(all ? -1 : cta, n);
   for (const tensor of model.trace.tensors) {
     const touches = [];

@@ -59,8 +59,8 @@ def compare(
         if (key := (c.space, c.line, c.kind, c.is_write, c.tensor, c.size)) in whole
     }
     return Compared(
-        differences=found, unknown={e.unknown for b in blocks for e in b if e.unknown}, layouts=whole, recorded=recorded,
-        accesses=len(result.accesses),
+        differences=found, unknown={e.unknown for b in blocks for e in b if e.unknown}, layouts=whole,
+        recorded=recorded, accesses=len(result.accesses),
     )  # fmt: skip
 
 

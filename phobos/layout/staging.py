@@ -1,0 +1,56 @@
+"""The distribution of a tile for its way from global into shared memory."""
+
+from __future__ import annotations
+
+from phobos.layout.register import WARP, Digit, RegisterLayout, blocked
+from phobos.layout.shared import SharedLayout, wavefronts
+
+
+def staging(shape: tuple[int, ...], warps: int, vector: int, shared: SharedLayout) -> RegisterLayout:
+    """`blocked`, except that neighbouring lines may go to the lanes in another order, if that takes fewer wavefronts.
+
+    A warp reads the same lines of global memory in any order. Lines shorter than 128 bytes are written two or more at a
+    time, and a padding that serves the readers can put neighbouring lines on common banks: lines of 64 bytes at a pitch
+    of 80 take two wavefronts a quarter-warp, lines four apart take one.
+    """
+    best = blocked(shape, warps, vector)
+    least = _write_cost(best, shared)
+    for place, digit in enumerate(best.lane):
+        if digit.axis is None or digit.axis == shared.order[-1]:
+            continue
+        for low in range(1, digit.extent.bit_length() - 1):
+            if digit.extent % (1 << low):
+                break
+            split = (
+                Digit(digit.axis, digit.extent >> low, digit.stride << low),
+                Digit(digit.axis, 1 << low, digit.stride),
+            )
+            lane = (*best.lane[:place], *split, *best.lane[place + 1 :])
+            candidate = RegisterLayout.make(shape, best.reg, lane, best.warp)
+            cost = _write_cost(candidate, shared)
+            if cost < least:
+                return candidate
+    return best
+
+
+def _write_cost(layout: RegisterLayout, shared: SharedLayout) -> int:
+    """Wavefronts of the first write of a warp, as wide as the layout's run in the line allows."""
+    axis = shared.order[-1]
+    width = min(layout.contiguous_run(axis), shared.vector_width(axis, 16)) * shared.itemsize
+    addresses = [shared.offset(position) for position in _lane_positions(layout)]
+    return wavefronts(addresses, min(16, width))
+
+
+def _lane_positions(layout: RegisterLayout) -> list[tuple[int, ...]]:
+    """Position of the first register of each lane of warp 0 that holds part of the tile."""
+    out = []
+    for lane in range(WARP):
+        position = [0] * layout.rank
+        rest = lane
+        for digit in layout.lane:
+            rest, value = divmod(rest, digit.extent)
+            if digit.axis is not None:
+                position[digit.axis] += value * digit.stride
+        if all(p < extent for p, extent in zip(position, layout.shape)):
+            out.append(tuple(position))
+    return out

@@ -1,0 +1,96 @@
+"""The command line against full and closed streams, names that are no text, and options for one of several kernels."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from phobos.cli import cli
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+SAXPY = str(EXAMPLES / "saxpy_fp32.ph")
+FLASH = str(EXAMPLES / "flash_attention_fp32.ph")
+EMBEDDING = str(EXAMPLES / "embedding.ph")
+
+
+def phobos(*args: str, **environment: str) -> Result:
+    result = CliRunner(env=environment).invoke(cli, list(args))
+    assert "Traceback" not in result.output and "PH1099" not in result.output, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    return result
+
+
+def shell(text: str, environment: dict[str, str] | None = None) -> "subprocess.CompletedProcess[bytes]":
+    """`text` with $P for the program; a real shell makes the streams."""
+    variables = {**os.environ, **(environment or {}), "P": f"{sys.executable} -m phobos", "F": SAXPY}
+    return subprocess.run(["bash", "-c", text], env=variables, capture_output=True, timeout=60)
+
+
+@pytest.mark.parametrize("command", ["--version", "check $F", "compile $F --arch sm_80 --set BN=1024 --emit cuda"])
+def test_full_output(command: str) -> None:
+    done = shell(f"$P {command} > /dev/full")
+    assert done.returncode == 1
+    assert done.stderr == b"error[PH1006]: cannot write standard output: No space left on device\n"
+
+
+@pytest.mark.parametrize("streams", [">&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("command", ["doctor", "check $F", "compile $F --arch sm_80 --set BN=1024 --emit cuda"])
+def test_no_streams_at_all(command: str, streams: str) -> None:
+    done = shell(f"$P {command} {streams}")
+    assert (done.returncode, done.stderr) == (0, b"")
+
+
+def test_a_reader_of_help_that_goes_away() -> None:
+    done = shell("$P --help | true; echo ${PIPESTATUS[0]}")
+    assert (done.stdout, done.stderr) in ((b"141\n", b""), (b"0\n", b""))  # 0 where it wrote before `true` ended
+
+
+def test_file_names_that_are_no_text(tmp_path: Path) -> None:
+    good = os.fsencode(tmp_path) + b"/g\xff.ph"
+    Path(os.fsdecode(good)).write_text(Path(SAXPY).read_text())
+    name = os.fsdecode(good)
+    for arguments in (["check"], ["check", "--json"], ["compile", "--arch", "sm_80", "--set", "BN=1024"], ["fmt"]):
+        assert phobos(*arguments, name).exit_code == 0
+    broken = os.fsdecode(os.fsencode(tmp_path) + b"/b\xff.ph")
+    Path(broken).write_text("kernel\n")
+    result = phobos("check", broken)
+    assert result.exit_code == 1 and "b\ufffd.ph:1:7" in result.output
+    assert phobos("compile", SAXPY, "--set", "BN=\udcff").exit_code == 1
+
+
+def test_fmt_writes_utf8_whatever_the_locale(tmp_path: Path) -> None:
+    text = "// é☃\nkernel k(X: tensor<f32>[N]) {\n  X[0] = 1.0\n}\n"
+    (tmp_path / "k.ph").write_text(text, encoding="utf-8")
+    done = shell(f"$P fmt - < {tmp_path}/k.ph", {"PYTHONIOENCODING": "ascii"})
+    assert (done.returncode, done.stdout.decode(), done.stderr) == (0, text, b"")
+
+
+def test_options_for_one_kernel_of_several() -> None:
+    """`embedding` has a dtype name, `embedding_grad` has none."""
+    assert phobos("check", EMBEDDING, "--dtype", "T=f16").exit_code == 0
+    result = phobos("compile", EMBEDDING, "--arch", "sm_80", "--dtype", "T=f16", "--set", "BN=8,BD=64", "--json")
+    assert result.exit_code == 0 and len(json.loads(result.stdout)) == 2
+    for command in ("check", "compile"):
+        assert phobos(command, EMBEDDING, "--dtype", "U=f16").exit_code == 1
+        assert phobos(command, EMBEDDING, "--dtype", "T=f16", "--set", "BX=8").exit_code == 1
+
+
+@pytest.mark.parametrize("value", ["4096", "7.5", "true"])
+def test_a_pinned_value_outside_its_set_is_named_itself(value: str) -> None:
+    """Not as the lack of any configuration that fits."""
+    for command in (["compile"], ["run", "--dim", "Nq=64", "Nk=64"]):
+        result = phobos(command[0], FLASH, "--set", f"BR={value}", *command[1:])
+        assert result.exit_code == 1 and result.output.count("error[") == 1
+        assert "PH0308" in result.output and f"`BR` cannot be {value}" in result.output
+
+
+def test_environment(tmp_path: Path) -> None:
+    assert phobos("compile", SAXPY, "--set", "BN=1024", "--arch", "sm_80", PHOBOS_CACHE_MB="inf").exit_code == 0
+    result = phobos("doctor", PHOBOS_CACHE_DIR=f"{tmp_path}/{'x' * 300}", PHOBOS_NO_CACHE="0")
+    assert "File name too long" in result.output

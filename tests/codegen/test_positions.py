@@ -1,0 +1,58 @@
+"""Positions near the ends of their types: outside of the tensor, and never wrapped into it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import phobos
+
+TEXT = """
+@launch(32)
+@options(index = {bits})
+kernel shifted(X: tensor<f32>[N], Y: tensor<f32>[M], at: {dtype}) {{
+  Y[0 :+ 20] = X[at :+ 20] else -3.0
+  Y[at :+ 8] = X[3 :+ 8]
+  Y[19] = X[at]
+  var t: tile<f32>[16] = X[0 :+ 16]
+  t[at :+ 4] = 1.0
+  Y[20 :+ 16] = t
+}}
+"""
+ENDS = {
+    "i32": (-(2**31), -(2**31) + 5, 2**31 - 20, 2**31 - 1),
+    "u32": (2**32 - 4, 2**31, 2**31 - 1),
+    "i64": (-(2**63), -(2**31) - 1, -(2**32), 2**31, 2**32, 2**32 + 1, 2**40, 2**63 - 8, 2**63 - 1),
+}
+
+
+@pytest.mark.parametrize("backend", ["reference", "emulator"])
+@pytest.mark.parametrize("bits", ["auto", "64"])
+@pytest.mark.parametrize("dtype", ENDS)
+def test_starts_far_outside(dtype: str, bits: str, backend: str) -> None:
+    x = np.arange(1, 41, dtype=np.float32)
+    expected = np.full(36, -3, np.float32)
+    expected[19] = 0
+    expected[20:] = x[:16]
+    k = phobos.jit(TEXT.format(dtype=dtype, bits=bits))
+    for at in ENDS[dtype]:
+        y = np.full(36, 7, np.float32)
+        k(x, y, at=at, backend=backend)
+        np.testing.assert_array_equal(y, expected, err_msg=f"at {at}")
+
+
+@pytest.mark.parametrize("backend", ["reference", "emulator"])
+@pytest.mark.parametrize("dtype", ENDS)
+def test_gathers_from_a_tile(dtype: str, backend: str) -> None:
+    text = f"""
+kernel k(X: tensor<f32>[16], G: tensor<{dtype}>[N], Y: tensor<f32>[N]) {{
+  var t: tile<f32>[16] = X[:]
+  let g: tile<{dtype}>[16] = G[0 :+ 16]
+  Y[0 :+ 16] = gather(t, g) + X[g]
+}}
+"""
+    where = np.array((*ENDS[dtype], 0, 5), {"i32": np.int32, "u32": np.uint32, "i64": np.int64}[dtype])
+    x = np.arange(1, 17, dtype=np.float32)
+    y = np.full(len(where), 7, np.float32)
+    phobos.jit(text)(x, where, y, backend=backend)
+    assert y.tolist() == [0.0] * len(ENDS[dtype]) + [2.0, 12.0]

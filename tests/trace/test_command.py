@@ -1,0 +1,60 @@
+"""`phobos trace` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from phobos.cli import cli
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+FLASH = str(EXAMPLES / "flash_attention_fp32.ph")
+
+
+def invoke(*args: str) -> tuple[int, str]:
+    result: Result = CliRunner().invoke(cli, ["trace", *args])
+    return result.exit_code, result.output
+
+
+def test_page_and_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    status, text = invoke(FLASH, "--json", "t.json", "--emulator")
+    assert status == 0, text
+    assert "45 steps in 2 CTAs" in text and "the same addresses" in text
+    assert json.loads(Path("t.json").read_text())["emulator"]["equal"]
+    assert not Path("flash_attention_fp32.html").exists()  # JSON was asked for, and nothing else
+    status, text = invoke(FLASH, "--dim", "Nq=8", "Nk=8", "--set", "BR=8", "BC=8")
+    assert status == 0 and "19 steps in 1 CTA" in text
+    assert Path("flash_attention_fp32.html").read_text().startswith("<!doctype html>")
+
+
+def test_two_configurations(tmp_path: Path) -> None:
+    out = tmp_path / "t.json"
+    status, text = invoke(FLASH, "--compare", "BR=8 BC=8", "--dim", "Nq=8 Nk=16", "--json", str(out))
+    assert status == 0, text
+    a, b = json.loads(out.read_text())
+    assert a["kernel"]["dims"] == b["kernel"]["dims"]
+    assert (a["kernel"]["configuration"]["BR"], b["kernel"]["configuration"]["BR"]) == (4, 8)
+
+
+@pytest.mark.parametrize(
+    ("args", "code"),
+    [
+        (["nothing.ph"], "PH1001"),
+        ([FLASH, "--dim", "M=3"], "PH1010"),
+        ([FLASH, "--dim", "Nk=13"], "PH0712"),
+        ([FLASH, "--scalar", "size=1"], "PH1012"),
+        ([FLASH, "--set", "BR=5"], "PH0308"),
+        ([FLASH, "--arch", "sm_1"], "PH0901"),
+        ([FLASH, "--dim", "Nq=4096"], "PH1020"),
+        ([FLASH, "-o", "/no/such/folder/x.html"], "PH1005"),
+        ([FLASH, "--kernel", "other"], "PH0208"),
+    ],
+)
+def test_wrong_input_is_one_diagnostic(args: list[str], code: str) -> None:
+    result = CliRunner().invoke(cli, ["trace", *args])
+    assert result.exit_code == 1
+    assert f"error[{code}]" in result.output and "Traceback" not in result.output
