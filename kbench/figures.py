@@ -1,7 +1,7 @@
 """The table of measured figures in README.md, from the files in results/: `python -m kbench.figures [--check]`.
 
-A row of README shows what `phobos kbench --out results/h200` wrote to results/h200/<bench>.json, one row for each case and
-peer. With --check nothing is written, and the exit status is 1 if README.md shows something else.
+A row of README shows what `phobos kbench --out results/h200` wrote to results/h200/<bench>.json, one row for each
+case and peer. With --check nothing is written, and the exit status is 1 if README.md shows something else.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def figures(found: Sequence[Mapping[str, object]]) -> str:
     devices = sorted({f"{r['device']}, driver {r['driver']}, CUDA {r['cuda']}, torch {r['torch']}" for r in found})
     dates = sorted({str(r["date"]) for r in found})
     lines = [
-        f"Measured by `phobos kbench --out results/h200` on one {'; '.join(devices)} ({', '.join(dates)}). The ratio is the",
-        "peer's median time over ours in the same run: above 1 we are faster. All of it, with errors, spreads and",
-        "configurations: `results/h200/*.json`; what was tried: `results/notes/`.",
+        f"Measured by `phobos kbench --out results/h200` on one {'; '.join(devices)} ({', '.join(dates)}).",
+        "The ratio is the peer's median time over ours in the same run: above 1 we are faster. All of it, with errors,",
+        "spreads and configurations: `results/h200/*.json`; what was tried: `results/notes/`.",
         "",
         "| bench | case | us | rate | peer | peer us | ratio |",
         "|---|---|---|---|---|---|---|",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import warnings
@@ -63,7 +64,8 @@ def load(path: str | Path, kernel: str | None = None) -> "Kernel":
     """The kernel in a file. Raises CompileError, PH100x where the file cannot be read."""
     from phobos.files import read_source
 
-    return Kernel(Frontend(read_source(str(path))), kernel)
+    name = os.fsdecode(path) if isinstance(path, (bytes, os.PathLike)) else str(path)
+    return Kernel(Frontend(read_source(name)), kernel)
 
 
 def _from_source(source: SourceFile, name: str) -> "Kernel":

@@ -35,7 +35,8 @@ class Printer:
         dims = self.schedule.tensor_dims[tensor]
         if (tensor, axis) in self._strides:
             return f"{c_identifier(tensor)}_stride{axis}"
-        if axis == len(dims) - 1 or any(name == tensor for name, _ in self._strides):  # the one whose stride is not passed
+        passed = any(name == tensor for name, _ in self._strides)
+        if axis == len(dims) - 1 or passed:  # the one whose stride is not passed
             return ""
         known = 1
         names: list[str] = []

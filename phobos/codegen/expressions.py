@@ -32,7 +32,7 @@ _BINARY = {
 _NARROW = frozenset({DType.F16, DType.BF16, DType.F8E4M3, DType.F8E5M2})
 _WRAPPING = {DType.I32: ("int", "unsigned"), DType.I64: ("ph_i64", "ph_u64")}
 # A position outside of every tensor of fewer than 2^31 elements, from which 32 bits reach as far as a tile does.
-_FAR = (1 << 31) - 1 - (1 << 16)
+_FAR = (1 << 31) - 1 - (1 << 20)
 _SPECIAL = {"ctaid": "ph_ctaid", "nctaid": "ph_nctaid"}
 
 
@@ -78,7 +78,13 @@ def number(value: int | float | bool, dtype: DType, index_bits: int = 32) -> Tex
             text = f"(double){text}"
         return Text(text, UNARY if text[0] in "-(" else PRIMARY)
     n = int(value)
-    suffix = "u" if dtype is DType.U32 else "LL" if dtype is DType.I64 or (dtype is DType.INDEX and index_bits == 64 and abs(n) >= 1 << 31) else ""
+    suffix = (
+        "u"
+        if dtype is DType.U32
+        else "LL"
+        if dtype is DType.I64 or (dtype is DType.INDEX and index_bits == 64 and abs(n) >= 1 << 31)
+        else ""
+    )
     if n == -(1 << 31) and not suffix:
         return Text("(-2147483647 - 1)", PRIMARY)
     if n == -(1 << 63):

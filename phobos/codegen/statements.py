@@ -10,10 +10,10 @@ from phobos.codegen.divisions import row_division
 from phobos.codegen.streams import print_streamed
 from phobos.ir.c_names import c_identifier
 from phobos.ir.scheduled import (
+    AssertStmt,
     AsyncCommit,
     AsyncCopy,
     AsyncWait,
-    AssertStmt,
     AtAxis,
     AtomicGlobal,
     AtomicScalar,
@@ -44,10 +44,10 @@ from phobos.ir.scheduled import (
     ReturnStmt,
     ScanShared,
     SetScalar,
-    Stmt,
     StepDeclare,
     StepLoad,
     StepMultiply,
+    Stmt,
     StoreGlobal,
     StoreScalar,
     WhileStmt,
@@ -211,7 +211,9 @@ def global_text(p: Printer, view: GlobalView, fill: int | float | bool = 0) -> G
             assert isinstance(axis, GatherAxis)
             low = axis.index.dtype.is_signed
             axes.append(AxisText("0", 1, extent, stride, axis.tile_axis, low, True, axis.index.name))
-    return GlobalText(c_identifier(view.tensor), p.ctype(view.dtype), tuple(axes), view.vector, p.literal(fill, view.dtype))
+    return GlobalText(
+        c_identifier(view.tensor), p.ctype(view.dtype), tuple(axes), view.vector, p.literal(fill, view.dtype)
+    )
 
 
 def _one_offset(view: GlobalText) -> str:
@@ -285,7 +287,11 @@ def _atomic(p: Printer, s: AtomicGlobal) -> None:
     if s.old is not None:
         p.declare(s.old)
         slot = nest.fragment(FragmentRef(s.old.dtype, s.old))
-        one_liner(w, plan(layout, p.threads, (FragmentRef(s.old.dtype, s.old),)).groups, f"{p.slot(s.old)} = {p.literal(0, s.old.dtype)};")
+        one_liner(
+            w,
+            plan(layout, p.threads, (FragmentRef(s.old.dtype, s.old),)).groups,
+            f"{p.slot(s.old)} = {p.literal(0, s.old.dtype)};",
+        )
         call = f"{slot} = {call}"
     owner = p.threads.owner(layout)
     if owner:

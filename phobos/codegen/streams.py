@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from phobos.codegen.context import Printer
 from phobos.codegen.expressions import expression
 from phobos.ir.scheduled import Map
@@ -36,7 +38,7 @@ def print_streamed(p: Printer, s: Map, views: list[tuple[str, str, GlobalText]])
             vector = plain.vector_of(view, layout)
             load = plan(layout, p.threads, vector=vector, merge=False)
             w.line(f"{ctype} {name}[{count}];")
-            plain.load_part(w, view, load, load.groups[len(outer) :], name, lambda i, load=load: _part(load, kept, i))
+            plain.load_part(w, view, load, load.groups[len(outer) :], name, partial(_part, load, kept))
 
         def fragment(ref: FragmentRef) -> str:
             if ref.fragment in parts:

@@ -6,7 +6,6 @@ import re
 
 from phobos.source import SourceFile, Span
 
-
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029]")
 
 
@@ -18,8 +17,8 @@ def _comment(text: str) -> str:
 class Writer:
     """Collects the body of a kernel.
 
-    `#line` is printed in front of a line that touches memory or synchronises, if the compiler would otherwise count it as
-    another source line: that is how the emulator, the debugger and profilers find the kernel text.
+    `#line` is printed in front of a line that touches memory or synchronises, if the compiler would otherwise count it
+    as another source line: that is how the emulator, the debugger and profilers find the kernel text.
     """
 
     def __init__(self, source: SourceFile, depth: int = 1):

@@ -18,7 +18,8 @@ from phobos.layout.text import TextWriter
 
 name = "fma"
 _MAX_ACCUMULATORS = 160  # of 255 registers; operands and addresses need the rest
-_WAVEFRONT = 8.0  # issue slots of a scheduler for one shared wavefront: the four schedulers share one pipe, and it stalls
+# Issue slots of a scheduler for one shared wavefront: the four schedulers share one pipe, and it stalls.
+_WAVEFRONT = 8.0
 # FMAs of the unrolled loop body. Larger bodies miss the instruction cache and raise the register count: attention with
 # 64 x 32 tiles on an H200 ran at 13.5 TFLOP/s with 512 and at 8.5 with 1024.
 _BODY_FMAS = 512
@@ -42,7 +43,8 @@ class FmaPlan(ContractionPlan):
         return (self.tm + self.tn) * self.kv * words
 
     def emit(
-        self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False, a_name: str | None = None
+        self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False,
+        a_name: str | None = None,
     ) -> None:  # fmt: skip
         q = self.query
         operand, acc = C_TYPES[q.operand], C_TYPES[q.accumulator]
@@ -65,7 +67,8 @@ class FmaPlan(ContractionPlan):
         row = _clamped("a_row", f"i * {self.lm}", q.m, 1, self.c_layout.padded(0))
         out.line("PH_UNROLL")
         out.line(
-            f"for (int i = 0; i < {self.tm}; ++i) a_reg[i] = ph_ldv<ph_vec<{operand}, {self.kv}>>(a_tile, {row} * {pa} + kk);",
+            f"for (int i = 0; i < {self.tm}; ++i) "
+            f"a_reg[i] = ph_ldv<ph_vec<{operand}, {self.kv}>>(a_tile, {row} * {pa} + kk);",
             memory=True,
         )
         if q.transpose_b:
@@ -73,7 +76,8 @@ class FmaPlan(ContractionPlan):
             col = _clamped("b_col", f"j * {self.ln}", q.n, 1, self.c_layout.padded(1))
             out.line("PH_UNROLL")
             out.line(
-                f"for (int j = 0; j < {self.tn}; ++j) b_reg[j] = ph_ldv<ph_vec<{operand}, {self.kv}>>(b_tile, {col} * {pb} + kk);",
+                f"for (int j = 0; j < {self.tn}; ++j) "
+                f"b_reg[j] = ph_ldv<ph_vec<{operand}, {self.kv}>>(b_tile, {col} * {pb} + kk);",
                 memory=True,
             )
             b_element = "b_reg[j].v[u]"
@@ -139,7 +143,9 @@ def reject(query: ContractionQuery) -> str | None:
 
 def _vector(extent: int, pitch: int, itemsize: int, at_most: int) -> int:
     width = 1
-    while width * 2 <= at_most and width * 2 * itemsize <= 16 and extent % (width * 2) == 0 and pitch % (width * 2) == 0:
+    while (
+        width * 2 <= at_most and width * 2 * itemsize <= 16 and extent % (width * 2) == 0 and pitch % (width * 2) == 0
+    ):
         width *= 2
     return width
 
@@ -206,7 +212,8 @@ def _plan(
         warps.append(Digit(0, wm, lm * tm))
     layout = RegisterLayout.make((q.m, q.n), columns + rows, lanes, warps)
     return FmaPlan(
-        room=name, kind="ieee", a_dtype=q.operand, b_dtype=q.operand, query=q, c_layout=layout, a_layout=a_layout, b_layout=b_layout, row_split=(wm, lm),
+        room=name, kind="ieee", a_dtype=q.operand, b_dtype=q.operand, query=q, c_layout=layout,
+        a_layout=a_layout, b_layout=b_layout, row_split=(wm, lm),
         cost=cost, wm=wm, wn=wn, lm=lm, ln=ln, tm=tm, tn=tn, kv=kv, nv=nv,
         description=f"{tm}x{tn} results a thread, lanes {lm}x{ln}, warps {wm}x{wn}, operands by {kv} along k"
         + (f", {nv} along n" if nv > 1 else ""),

@@ -42,10 +42,11 @@ class ContractionQuery:
 class ContractionPlan:
     """A room's answer: which rounding, where the result lives, and in which shared layouts it reads the operands.
 
-    Operands are stored there as `a_dtype` and `b_dtype` (narrower than the product's operands where the kind rounds them),
-    further rounded by `rounding` ("tf32") where their dtype does not say it. `a_fragment`: the register layout in which a
-    may stay in registers instead. `row_split` is what plans must agree on for their results' rows to line up; its first
-    number is the warps along rows. `cost` is issue slots of one thread for the whole product, comparable within a room.
+    Operands are stored there as `a_dtype` and `b_dtype` (narrower than the product's operands where the kind rounds
+    them), further rounded by `rounding` ("tf32") where their dtype does not say it. `a_fragment`: the register layout
+    in which a may stay in registers instead. `row_split` is what plans must agree on for their results' rows to line
+    up; its first number is the warps along rows. `cost` is issue slots of one thread for the whole product, comparable
+    within a room.
     """
 
     room: str
@@ -64,10 +65,12 @@ class ContractionPlan:
     ahead: bool = False  # whether loading one step ahead is worth its registers
 
     def emit(
-        self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False, a_name: str | None = None
+        self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False,
+        a_name: str | None = None,
     ) -> None:  # fmt: skip
-        """Prints `accumulator += a @ b`; `a` and `b` are expressions of shared pointers to the operands' tiles, `a` the name
-        of a fragment of layout `a_fragment` where it is `a_in_registers`. `a_name`: what `load_operand` filled before."""
+        """Prints `accumulator += a @ b`; `a` and `b` are expressions of shared pointers to the operands' tiles, `a` the
+        name of a fragment of layout `a_fragment` where it is `a_in_registers`. `a_name`: what `load_operand` filled
+        before."""
         raise NotImplementedError
 
     @property

@@ -46,15 +46,15 @@ def choose(queries: Sequence[ContractionQuery]) -> list[Answer]:
         rejections.append(no)
     answers: list[Answer | None] = [None] * len(queries)
     groups: dict[tuple[str, int], list[int]] = {}
-    for i, (q, room) in enumerate(zip(queries, rooms)):
-        if room is None:
+    for i, (q, taken) in enumerate(zip(queries, rooms)):
+        if taken is None:
             answers[i] = Answer(None, tuple(rejections[i]))
         else:
-            groups.setdefault((room.name, q.m), []).append(i)
+            groups.setdefault((taken.name, q.m), []).append(i)
     for members in groups.values():
-        room = rooms[members[0]]
-        assert room is not None
-        for i, plan in zip(members, _aligned_plans(room, [queries[i] for i in members])):
+        taken = rooms[members[0]]
+        assert taken is not None
+        for i, plan in zip(members, _aligned_plans(taken, [queries[i] for i in members])):
             answers[i] = Answer(plan, tuple(rejections[i]))
     return [a for a in answers if a is not None]
 
@@ -73,8 +73,8 @@ def _aligned_plans(room: Room, queries: Sequence[ContractionQuery]) -> list[Cont
 
 
 def _owning_rows(plans: Sequence[ContractionPlan], query: ContractionQuery) -> list[ContractionPlan]:
-    """Where row statistics are needed, the plans with as many warps along rows as there are: a row spread over warps needs
-    shared memory for its maximum and sum."""
+    """Where row statistics are needed, the plans with as many warps along rows as there are: a row spread over warps
+    needs shared memory for its maximum and sum."""
     if not query.whole_rows:
         return list(plans)
     within = [p for p in plans if p.row_split[0] <= query.m] or list(plans)

@@ -122,8 +122,8 @@ def plan(
 ) -> Nest:  # fmt: skip
     """The loops for a statement that evaluates `exprs` at every register.
 
-    Neighbouring digits become one loop where every fragment read advances evenly over them and no position is asked for.
-    `outer`: axes whose digits must be the outer loops (and are never merged with others).
+    Neighbouring digits become one loop where every fragment read advances evenly over them and no position is asked
+    for. `outer`: axes whose digits must be the outer loops (and are never merged with others).
     """
     positions: set[int] = set()
     fragments: list[tuple[Fragment, tuple[int, ...] | None]] = []

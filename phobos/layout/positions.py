@@ -64,8 +64,8 @@ class ThreadPositions:
         return text if text in ("warp", "0") else self._named("part", "int", text)
 
     def owner(self, layout: RegisterLayout, dropped: tuple[int, ...] = ()) -> str:
-        """Condition that this thread's slots are not replicas, "" if none is. `dropped`: axes along which only lane part
-        0 counts (their results are the same in all of these lanes)."""
+        """Condition that this thread's slots are not replicas, "" if none is. `dropped`: axes along which only lane
+        part 0 counts (their results are the same in all of these lanes)."""
         tests = []
         for source, digits in (("lane", layout.lane), ("warp", layout.warp)):
             divisor = 1

@@ -138,7 +138,8 @@ class RegisterLayout:
     # --- algebra ---------------------------------------------------------------------------
 
     def sliced(self, axis: int) -> "RegisterLayout":
-        """The layout of a reduction over `axis` (extent 1 stays): every thread that held part of a line holds its result."""
+        """The layout of a reduction over `axis` (extent 1 stays): every thread that held part of a line holds its
+        result."""
         shape = tuple(1 if a == axis else n for a, n in enumerate(self.shape))
 
         def drop(digits: tuple[Digit, ...]) -> list[Digit]:
@@ -222,13 +223,13 @@ class RegisterLayout:
                 index //= d.extent
             return out
 
-        w, l, r = table(self.warp, self.warps), table(self.lane, WARP), table(self.reg, self.registers)
-        return w[:, None, None, :] + l[None, :, None, :] + r[None, None, :, :]
+        warps, lanes, registers = table(self.warp, self.warps), table(self.lane, WARP), table(self.reg, self.registers)
+        return warps[:, None, None, :] + lanes[None, :, None, :] + registers[None, None, :, :]
 
     @cached_property
     def valid(self) -> np.ndarray:
         """bool array [warps, 32, registers]: the slot holds an element."""
-        return (self.positions < np.array(self.shape)).all(axis=-1)
+        return np.asarray((self.positions < np.array(self.shape)).all(axis=-1))
 
     @cached_property
     def owners(self) -> np.ndarray:
@@ -243,8 +244,8 @@ class RegisterLayout:
                 index //= d.extent
             return out
 
-        w, l = first(self.warp, self.warps), first(self.lane, WARP)
-        return (w[:, None] & l[None, :])[:, :, None] & self.valid
+        warps, lanes = first(self.warp, self.warps), first(self.lane, WARP)
+        return (warps[:, None] & lanes[None, :])[:, :, None] & self.valid
 
     def register_steps(self) -> Iterator[tuple[int, tuple[int, ...]]]:
         """(register number, position offset) of every register, in order."""

@@ -1,9 +1,9 @@
 """approximate: marks exponentials whose results are rounded to f16 or bf16 anyway.
 
-Precondition: kinds of products fixed. Postcondition: the same meaning under the numeric contract (exp and exp2 that feed
-f16 or bf16 results may use the approximate unit, 2 ulp of f32); `approximate` is set on those ops and no others. An
-exponential feeds such a result if it, or what elementwise arithmetic makes of it, in this iteration of a loop or a later
-one, is cast to f16 or bf16 or is the operand of a product that rounds its operands to one of them.
+Precondition: kinds of products fixed. Postcondition: the same meaning under the numeric contract (exp and exp2 that
+feed f16 or bf16 results may use the approximate unit, 2 ulp of f32); `approximate` is set on those ops and no others.
+An exponential feeds such a result if it, or what elementwise arithmetic makes of it, in this iteration of a loop or a
+later one, is cast to f16 or bf16 or is the operand of a product that rounds its operands to one of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ _NARROW = frozenset({DType.F16, DType.BF16})
 # Functions that pass a small relative error on as such, up to cancellation, which the rounding of the text has as well.
 _PASSING = frozenset(
     {
-        "mul", "where", "div", "neg", "add", "sub", "fma", "max", "min", "clamp", "abs", "sqrt", "rsqrt", "tanh", "sigmoid",
+        "mul", "where", "div", "neg", "add", "sub", "fma", "max", "min", "clamp", "abs", "sqrt", "rsqrt", "tanh",
+        "sigmoid",
         "erf", "gelu",
     }
 )  # fmt: skip
@@ -36,9 +37,15 @@ def run(kernel: KernelIR) -> tuple[KernelIR, tuple[Decision, ...]]:
             if reader is not None:
                 marked.add(op.result)
             choice = "IEEE" if reader is None else "approximate"
-            reason = "no f16 or bf16 result depends on it" if reader is None else f"rounded to 16 bits in line {reader.span.line}"
+            reason = (
+                "no f16 or bf16 result depends on it"
+                if reader is None
+                else f"rounded to 16 bits in line {reader.span.line}"
+            )
             subject = f"{op.fn} of {op.result.name}"
-            decisions.append(Decision(stage="algebra", subject=subject, choice=choice, reason=reason, line=op.span.line))
+            decisions.append(
+                Decision(stage="algebra", subject=subject, choice=choice, reason=reason, line=op.span.line)
+            )
     if not marked:
         return kernel, tuple(decisions)
 

@@ -1,8 +1,8 @@
 """assign_layouts: a register layout for every tile value.
 
 Precondition: plans chosen, placement known. Postcondition: every tile value that lives in registers has a layout;
-values that elementwise code joins share one where their shapes agree; reductions have the sliced layout of what they reduce.
-Where two anchors disagree, the lowering converts on the edge.
+values that elementwise code joins share one where their shapes agree; reductions have the sliced layout of what they
+reduce. Where two anchors disagree, the lowering converts on the edge.
 
 Values of one shape joined by elementwise ops, casts or loops form a class. A class takes the accumulator layout of its
 first product; else the slice of a larger class that it is reduced from or broadcast into; else the default
@@ -87,7 +87,6 @@ def run(
         layouts.setdefault(classes.find(op.result), plan.c_layout)
         why.setdefault(classes.find(op.result), f"follows the accumulator of the product in line {op.span.line}")
     links = _links(kernel, classes, placement)
-    renamed = _renamed(kernel, classes)
     vectors = _vectors(kernel, classes, facts)
     warps = threads // 32
     roots = list(dict.fromkeys(classes.find(v) for v in values))
@@ -115,36 +114,9 @@ def run(
 
 
 def _adopted(big: RegisterLayout, shape: tuple[int, ...]) -> RegisterLayout | None:
-    """The layout in which a tile of `shape` lines up with `big`, into which it broadcasts or of which it is a reshape."""
+    """The layout in which a tile of `shape` lines up with `big`, into which it broadcasts or of which it is a
+    reshape."""
     return big.broadcast_source(shape) if len(shape) == big.rank else big.with_unit_axes(shape)
-
-
-def unit_axes_only(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
-    """Do the shapes differ only in axes of extent 1?"""
-    return [n for n in old if n != 1] == [n for n in new if n != 1]
-
-
-def unit_reshape(layout: RegisterLayout, shape: tuple[int, ...]) -> RegisterLayout:
-    """The layout of the same registers as a tile of `shape`, which differs in axes of extent 1 only."""
-    axes = tuple(a for a, n in enumerate(layout.shape) if n != 1)
-    out = layout.kept(axes) if axes else layout.kept((0,))
-    if not axes:
-        for _ in range(len(shape) - 1):
-            out = out.with_axis(0)
-        return out
-    for position, n in enumerate(shape):
-        if n == 1:
-            out = out.with_axis(position)
-    return out
-
-
-def _renamed(kernel: KernelIR, classes: _Classes) -> dict[Value, Value]:
-    """Class of a reshape's operand -> class of its result, where only axes of extent 1 come or go."""
-    return {
-        classes.find(op.operand): classes.find(op.result)
-        for op in kernel_ops(kernel)
-        if isinstance(op, Reshape) and unit_axes_only(op.operand.shape, op.result.shape)
-    }
 
 
 def _size(v: Value) -> int:

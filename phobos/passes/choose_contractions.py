@@ -26,7 +26,9 @@ def run(kernel: KernelIR, threads: int, target: Target) -> tuple[dict[Dot, Contr
     decisions: list[Decision] = []
     errors: list[Diagnostic] = []
     for op, query, answer in zip(dots, queries, choose(queries)):
-        subject = f"{op.result.name} = dot{'_t' if op.transpose_b else ''} {query.m}x{query.n}x{query.k} {query.operand}"
+        subject = (
+            f"{op.result.name} = dot{'_t' if op.transpose_b else ''} {query.m}x{query.n}x{query.k} {query.operand}"
+        )
         rejected = tuple((r.room, r.reason) for r in answer.rejected)
         if answer.plan is None:
             errors.append(
@@ -71,7 +73,8 @@ def _query(kernel: KernelIR, op: Dot, threads: int, target: Target) -> Contracti
     return ContractionQuery(
         m=m, n=n, k=op.a.shape[1], operand=op.a.dtype, accumulator=op.result.dtype, kinds=op.kinds,
         transpose_b=op.transpose_b, warps=threads // 32, whole_rows=_has_row_statistics(kernel, m),
-        a_computed=not isinstance(definitions(kernel.body).get(op.a), Load), registers=_registers(kernel, threads, target),
+        a_computed=not isinstance(definitions(kernel.body).get(op.a), Load),
+        registers=_registers(kernel, threads, target),
         options=kernel.options, target=target,
     )  # fmt: skip
 
@@ -84,9 +87,9 @@ def _registers(kernel: KernelIR, threads: int, target: Target) -> int:
 
 
 def _has_row_statistics(kernel: KernelIR, rows: int) -> bool:
-    """Is something of one value per row computed beside a product with this many rows, that is in the same iterations? Or
-    are there several products, whose rows should line up where such values are applied to them? What an epilogue does
-    behind the loop of the products is no reason to arrange them otherwise."""
+    """Is something of one value per row computed beside a product with this many rows, that is in the same iterations?
+    Or are there several products, whose rows should line up where such values are applied to them? What an epilogue
+    does behind the loop of the products is no reason to arrange them otherwise."""
     loops = _innermost_loops(kernel.body)
     products = [op for op in loops if isinstance(op, Dot)]
     beside = {loops[op] for op in products if op.result.shape[0] == rows}

@@ -12,8 +12,8 @@ from phobos.ir.walk import kernel_ops
 from phobos.layout.register import power_of_two_at_least
 
 _RESULTS_PER_THREAD = 64  # an 8 x 8 register tile: the FMA path's best balance of shared reads and registers
-# A warp tile of 64 x 64 (or 32 rows of keys and values of 128) for fragments of 16 x 8: attention with 128 rows and D = 128 on
-# an H200 ran at 0.91 of FlashAttention-2 with 128 threads and at 0.74 with 256.
+# A warp tile of 64 x 64 (or 32 rows of keys and values of 128) for fragments of 16 x 8: attention with 128 rows and D =
+# 128 on an H200 ran at 0.91 of FlashAttention-2 with 128 threads and at 0.74 with 256.
 _TENSOR_RESULTS = 128
 _ELEMENTS_PER_THREAD = 8  # two 16-byte f32 accesses in flight per tensor
 _MOST_ELEMENTS = 32  # beyond, values held by a thread crowd its registers (8192 f32 a row on an H200: 256 threads best)

@@ -27,8 +27,8 @@ from phobos.ir.scheduled import (
     ReduceRegisters,
     ScanShared,
     SetScalar,
-    Stmt,
     StepLoad,
+    Stmt,
     StoreGlobal,
     StoreScalar,
     WhileStmt,
@@ -102,17 +102,17 @@ def accesses(s: Stmt) -> list[Access]:
         out.append(Access(s.view.tensor, WRITE, f"store to {s.view.tensor} ({where})", s.view, _FIRST))
     elif isinstance(s, AtomicGlobal):
         mode = _atomic_mode(s.kind, s.old is not None)
-        threads = s.values[0].layout
-        out.append(Access(s.view.tensor, mode, f"atomic on {s.view.tensor} ({where})", s.view, threads))
+        own = s.values[0].layout
+        out.append(Access(s.view.tensor, mode, f"atomic on {s.view.tensor} ({where})", s.view, own))
     elif isinstance(s, AtomicScalar):
         mode = _atomic_mode(s.kind, s.scratch is not None)
         out.append(Access(s.view.tensor, mode, f"atomic on {s.view.tensor} ({where})", s.view, _FIRST))
         if s.scratch is not None:
             out.append(Access(s.scratch, WRITE, f"write of {s.scratch.name} ({where})"))
     elif isinstance(s, WriteShared):
-        threads = PIPELINE if s.stage is not None else s.source.layout if _straight(s.at) else None
+        by = PIPELINE if s.stage is not None else s.source.layout if _straight(s.at) else None
         box = _box(s.at, s.source.layout.shape)
-        out.append(Access(s.buffer, WRITE, f"write of {s.buffer.name} ({where})", threads=threads, box=box))
+        out.append(Access(s.buffer, WRITE, f"write of {s.buffer.name} ({where})", threads=by, box=box))
     elif isinstance(s, ReadShared):
         out.append(Access(s.buffer, READ, f"read of {s.buffer.name} ({where})", threads=s.target.layout))
     elif isinstance(s, ReducePublish):
@@ -123,8 +123,8 @@ def accesses(s: Stmt) -> list[Access]:
         out.append(Access(s.buffer, READ, f"scan of {s.buffer.name} ({where})"))
         out.append(Access(s.buffer, WRITE, f"scan of {s.buffer.name} ({where})"))
     elif isinstance(s, StepLoad):
-        manner = PIPELINE if s.step == 0 else None  # the first step is loaded for an iteration that follows
-        out.extend(Access(x, READ, f"product reading {x.name} ({where})", threads=manner) for x in (s.a, s.b))
+        first = PIPELINE if s.step == 0 else None  # the first step is loaded for an iteration that follows
+        out.extend(Access(x, READ, f"product reading {x.name} ({where})", threads=first) for x in (s.a, s.b))
     elif isinstance(s, OperandLoad):
         out.append(Access(s.a, READ, f"product reading {s.a.name} ({where})"))
     elif isinstance(s, (OpaqueLoad, OpaqueStore)):

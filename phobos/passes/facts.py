@@ -202,8 +202,8 @@ class ScalarFacts:
         return tuple(out)
 
     def steps_apart(self, v: Value, index: Value, length: int) -> bool:
-        """Does the loop of `index`, and nothing else, move `v`: by at least `length` from one iteration to the next, and
-        through the same values whenever the loop runs?"""
+        """Does the loop of `index`, and nothing else, move `v`: by at least `length` from one iteration to the next,
+        and through the same values whenever the loop runs?"""
         if self.loops_of(v) != (index,) or index not in self._loop or self.loops_of(self._loop[index].lo):
             return False
         step = self.advance(v, index)

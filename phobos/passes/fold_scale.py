@@ -1,14 +1,16 @@
-"""fold_scale: exp(c * t - r) becomes exp2(fma(t, c log2 e, -r log2 e)), one multiply-add and one approximate exponential.
-So does exp((t - r) * c), whatever c is, and both in base 2.
+"""fold_scale: exp(c * t - r) becomes exp2(fma(t, c log2 e, -r log2 e)), one multiply-add and one approximate
+exponential. So does exp((t - r) * c), whatever c is, and both in base 2.
 
 Precondition: approximable exponentials are marked. Postcondition: the same meaning under the numeric contract for those
 (relative error |c t| 2^-23 more, below f16's for scores under 2^12); others are untouched. The multiplication by c
-disappears where nothing else needs its result: rowmax(c t) is c rowmax(t) exactly if c > 0, since rounding is monotonic.
+disappears where nothing else needs its result: rowmax(c t) is c rowmax(t) exactly if c > 0, since rounding is
+monotonic.
 
 Conditions: c is a scalar known to be positive (a literal, or a parameter whose sign is in the specialization); masked
-elements are -inf (where(mask, c t, -inf)), because a large finite stand-in would not cancel exactly after rescaling; every
-reader of c t is such a maximum or exponential. Otherwise, with c = 1, only the change of base is done, where no finite
-stand-in is involved. Where r is as large as t, there is nothing to share: exp2((t - r) log2 e), which is 1 for t = r.
+elements are -inf (where(mask, c t, -inf)), because a large finite stand-in would not cancel exactly after rescaling;
+every reader of c t is such a maximum or exponential. Otherwise, with c = 1, only the change of base is done, where no
+finite stand-in is involved. Where r is as large as t, there is nothing to share: exp2((t - r) log2 e), which is 1 for t
+= r.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ class _Analysis(TileFacts):
         return out
 
     def exponential(self, op: Op) -> list[Value] | None:
-        """For an approximable exp(x - r) or exp((x - r) * c) in f32: the chain of x. None where there is nothing to fold."""
+        """For an approximable exp(x - r) or exp((x - r) * c) in f32: the chain of x. None where there is nothing to
+        fold."""
         if not (isinstance(op, Compute) and op.fn in _BASES and op.approximate and op.result.dtype is DType.F32):
             return None
         found = self.difference(op)
@@ -122,7 +125,9 @@ class _Analysis(TileFacts):
             choice, reason = "exp2 of one multiply-add", f"takes over the scale {found[1][0].name} of the difference"
         else:
             choice, reason = "exp2, scale not folded", self._why_not(chain[-1])
-        return Decision(stage="algebra", subject=f"{op.fn} of {op.result.name}", choice=choice, reason=reason, line=op.span.line)
+        return Decision(
+            stage="algebra", subject=f"{op.fn} of {op.result.name}", choice=choice, reason=reason, line=op.span.line
+        )
 
     def _why_not(self, v: Value) -> str:
         op = self.defs.get(v)

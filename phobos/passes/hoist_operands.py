@@ -1,7 +1,8 @@
 """hoist_operands: a left operand that no iteration changes is read from shared memory once, before the loop.
 
-Precondition: a Schedule after stage_loads, without barriers of its own. Postcondition: the same meaning; where registers
-allow, a product in a loop whose left operand was put into shared memory before the loop finds its fragments in registers.
+Precondition: a Schedule after stage_loads, without barriers of its own. Postcondition: the same meaning; where
+registers allow, a product in a loop whose left operand was put into shared memory before the loop finds its fragments
+in registers.
 
 The estimate of registers counts the tiles that live through the loop, the accumulators and the operand's fragments.
 """

@@ -1,7 +1,7 @@
 """pack_shared: byte offsets for shared-memory tiles.
 
-Precondition: a Schedule without offsets. Postcondition: every buffer has an offset; two buffers that hold live values at
-the same time share no byte; the total fits the static cap of 48 KB, or the chip's limit with @dynshared.
+Precondition: a Schedule without offsets. Postcondition: every buffer has an offset; two buffers that hold live values
+at the same time share no byte; the total fits the static cap of 48 KB, or the chip's limit with @dynshared.
 
 Buffers used only inside one loop iteration live from their first write to their last read there. If memory allows, they
 are kept apart for the whole loop instead, since sharing bytes costs a barrier in every iteration.
@@ -116,7 +116,12 @@ def run(schedule: Schedule, target: Target, dynshared: bool) -> Schedule:
             )
         )
     listing = ", ".join(f"{b.name} [{o}, {o + b.bytes})" for b, o in sorted(offsets.items(), key=lambda x: x[1]))
-    decision = Decision(stage="shared", subject="shared memory", choice=f"{total} bytes", reason=f"{why}: {listing}" if offsets else "no tile needs it")
+    decision = Decision(
+        stage="shared",
+        subject="shared memory",
+        choice=f"{total} bytes",
+        reason=f"{why}: {listing}" if offsets else "no tile needs it",
+    )
     return replace(
         schedule, offsets=offsets, shared_bytes=total, dynamic_shared=dynshared and total > STATIC_SHARED_LIMIT,
         decisions=(*schedule.decisions, decision),

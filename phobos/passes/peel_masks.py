@@ -1,11 +1,11 @@
 """peel_masks: in loops, where(mask, a, b) is skipped for tiles that the mask does not touch.
 
-Precondition: simplified KernelIR. Postcondition: the same meaning; a `where` over a tile whose mask compares positions with
-scalars runs behind a test, uniform over the block, that the mask is true everywhere. So only tiles on the edge of a
-ragged or causal loop pay for it.
+Precondition: simplified KernelIR. Postcondition: the same meaning; a `where` over a tile whose mask compares positions
+with scalars runs behind a test, uniform over the block, that the mask is true everywhere. So only tiles on the edge of
+a ragged or causal loop pay for it.
 
-The test comes from interval arithmetic: a position along an axis of extent n lies in [0, n - 1], so a < b holds everywhere
-if the largest a is below the smallest b.
+The test comes from interval arithmetic: a position along an axis of extent n lies in [0, n - 1], so a < b holds
+everywhere if the largest a is below the smallest b.
 """
 
 from __future__ import annotations
@@ -91,12 +91,15 @@ class _Peeler(Rewriter):
         return out
 
     def _decide(self, op: Compute, choice: str, reason: str) -> Sequence[Op]:
-        decision = Decision(stage="algebra", subject=f"mask of {op.result.name}", choice=choice, reason=reason, line=op.span.line)
+        decision = Decision(
+            stage="algebra", subject=f"mask of {op.result.name}", choice=choice, reason=reason, line=op.span.line
+        )
         self.decisions.append(decision)
         return (op,)
 
     def _tests(self, mask: Value) -> list[tuple[str, _Bound, _Bound]] | None:
-        """(fn, largest left, smallest right) of every comparison that the mask requires; None if it is something else."""
+        """(fn, largest left, smallest right) of every comparison that the mask requires; None if it is something
+        else."""
         op = self._defs.get(mask)
         if isinstance(op, Broadcast):
             return self._tests(op.operand)
@@ -148,7 +151,11 @@ def _all_true(tests: list[tuple[str, _Bound, _Bound]], span: Span, out: list[Op]
     """Scalar ops that test every comparison."""
 
     # Sums of user's integers may not fit 32 bits; positions do by their nature.
-    wide = DType.I64 if any(v.dtype is not DType.INDEX for _, *ends in tests for e in ends for _, v in e.terms) else DType.INDEX
+    wide = (
+        DType.I64
+        if any(v.dtype is not DType.INDEX for _, *ends in tests for e in ends for _, v in e.terms)
+        else DType.INDEX
+    )
 
     def constant(value: int) -> Value:
         v = Value(type=ScalarType(wide), name="c", span=span)

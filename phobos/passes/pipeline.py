@@ -100,7 +100,9 @@ def algebra(
     for name, option, step in steps:
         if option is not None and getattr(kernel.options, option) == "off":
             reason = f"the option {option} = off"
-            decisions.append(Decision(stage="algebra", subject=name, choice="off", reason=reason, line=kernel.span.line))
+            decisions.append(
+                Decision(stage="algebra", subject=name, choice="off", reason=reason, line=kernel.span.line)
+            )
             continue
         kernel, made = step(kernel)
         decisions.extend(made)
@@ -134,7 +136,9 @@ def run(
         kernel, spec, facts, place, layouts, plans, threads, debug=debug, fast_math=fast_math
     )
     layout_decisions = describe.layout_decisions(layouts, reasons, place)
-    schedule = replace(schedule, decisions=(*chosen.decisions, *algebra_decisions, *layout_decisions, *schedule.decisions))
+    schedule = replace(
+        schedule, decisions=(*chosen.decisions, *algebra_decisions, *layout_decisions, *schedule.decisions)
+    )
     observe("assign_storage", schedule)
     schedule = _stage_and_pack(schedule, kernel, target)
     observe("pack_shared", schedule)

@@ -122,7 +122,11 @@ def run(schedule: Schedule) -> Schedule:
             reasons.setdefault(s, set()).update(why)
         if len(barriers) == before:
             break
-    for s in sorted(barriers, key=lambda s: (s.span.line, s.span.column), reverse=True):
+    # In one order whatever the run: of several barriers of which one suffices, the earliest in the text stays.
+    listed = sorted(
+        (s for s in walk(schedule.body) if s in barriers), key=lambda s: (s.span.line, s.span.column), reverse=True
+    )
+    for s in listed:
         without = _Analysis(schedule, barriers - {s}, insert=False)
         without.run()
         if not without.conflicts:
@@ -133,7 +137,7 @@ def run(schedule: Schedule) -> Schedule:
             stage="barrier", subject="barrier", choice="block-wide, before what the line does here",
             reason="; ".join(sorted(reasons.get(s, {"hazard"}))[:3]), line=s.span.line,
         )  # fmt: skip
-        for s in sorted(barriers, key=lambda s: (s.span.line, s.span.column))
+        for s in sorted((s for s in listed if s in barriers), key=lambda s: (s.span.line, s.span.column))
     )
     return replace(schedule, body=body, decisions=(*schedule.decisions, *decisions))
 

@@ -1,7 +1,7 @@
 """placement: which tile values exist as registers and which are evaluated inside the statement that reads them.
 
-An analysis of the simplified KernelIR. A value is *inlined* when recomputing it is free (iota, broadcasts, arithmetic on
-those) or when its single reader is an elementwise op or a reduction of the same shape in the same block. A Dot is
+An analysis of the simplified KernelIR. A value is *inlined* when recomputing it is free (iota, broadcasts, arithmetic
+on those) or when its single reader is an elementwise op or a reduction of the same shape in the same block. A Dot is
 *deferred* when its single reader adds it to a tile in the same block: it then accumulates there in place.
 """
 

@@ -1,7 +1,7 @@
 """Loads of a loop that cannot be copied asynchronously, taken ahead through registers (a part of stage_loads).
 
-The tile for the next iteration is read into registers behind the loop's barrier, while this one computes, and written into
-the other half of a double buffer at the end of the iteration: elements may be converted on the way. One barrier an
+The tile for the next iteration is read into registers behind the loop's barrier, while this one computes, and written
+into the other half of a double buffer at the end of the iteration: elements may be converted on the way. One barrier an
 iteration orders both: it publishes what the last iteration wrote, and the half that is written was last read before it.
 """
 
@@ -32,7 +32,8 @@ REGISTERS = 48  # 32-bit registers of a thread that may hold tiles on their way
 
 @dataclass(frozen=True)
 class Ahead:
-    """What goes before the loop, behind its barrier, and at the end of its body; and the rings, by the buffer they replace."""
+    """What goes before the loop, behind its barrier, and at the end of its body; and the rings, by the buffer they
+    replace."""
 
     before: tuple[Stmt, ...]
     head: tuple[Stmt, ...]
@@ -68,7 +69,8 @@ def build(
     following: Expr,
     before_end: Callable[[Expr], Expr],
 ) -> Ahead:
-    """`fresh` makes names, `at` moves a view to an iteration, `following` is the next index, `before_end` tests an index."""
+    """`fresh` makes names, `at` moves a view to an iteration, `following` is the next index, `before_end` tests an
+    index."""
     span = loop.span
     stage = ScalarVar(fresh("half"), DType.INDEX)
     here = ScalarRef(DType.INDEX, stage.name)

@@ -1,4 +1,5 @@
-"""simplify: integer constant folding, identities, one form for each thing, common subexpressions (loads too), dead code.
+"""simplify: integer constant folding, identities, one form for each thing, common subexpressions (loads too), dead
+code.
 
 Precondition: a verified KernelIR. Postcondition: the same meaning; no two pure ops of one block chain compute the
 same thing; no effect-free op without a reader. Floats are left alone but for exact identities, since folding must
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 
 from phobos.ir.tile import (
+    TERMINATORS,
     AtIndex,
     Atomic,
     AxisGather,
@@ -40,7 +42,6 @@ from phobos.ir.tile import (
     Reshape,
     Scan,
     Store,
-    TERMINATORS,
     Transpose,
     Value,
     View,
@@ -221,7 +222,12 @@ class _Simplifier(Rewriter):
             if op.operand.dtype is op.result.dtype:
                 return self._alias(op.result, op.operand)
             value = self._constants.get(op.operand)
-            if value is not None and not isinstance(value, float) and op.result.dtype in _RANGE and not op.result.is_tile:
+            if (
+                value is not None
+                and not isinstance(value, float)
+                and op.result.dtype in _RANGE
+                and not op.result.is_tile
+            ):
                 bits = _RANGE[op.result.dtype]
                 if -(1 << (bits - 1)) <= int(value) < 1 << (bits - 1):
                     return Constant(result=op.result, value=int(value), span=op.span)

@@ -1,13 +1,13 @@
 """stage_loads: loads of a loop that go to shared memory become a ring filled ahead by asynchronous copies.
 
-Precondition: a Schedule without offsets and barriers. Postcondition: the same meaning; in every loop that qualifies, the
-tiles for the next `stages - 1` iterations are on their way while one iteration computes, at one wait and one barrier an
-iteration. The barrier publishes what the wait saw arrive, and keeps the copy that follows from overwriting the stage
-that the previous iteration read.
+Precondition: a Schedule without offsets and barriers. Postcondition: the same meaning; in every loop that qualifies,
+the tiles for the next `stages - 1` iterations are on their way while one iteration computes, at one wait and one
+barrier an iteration. The barrier publishes what the wait saw arrive, and keeps the copy that follows from overwriting
+the stage that the previous iteration read.
 
-A load qualifies if its positions are computable one iteration early (from the loop's index and values from outside), nothing
-in the loop writes its tensor, its elements go to shared memory unchanged, masked ones as zero, in accesses of 4 bytes or more.
-Where only the latter fails, the tile is taken ahead through registers (passes/prefetch.py).
+A load qualifies if its positions are computable one iteration early (from the loop's index and values from outside),
+nothing in the loop writes its tensor, its elements go to shared memory unchanged, masked ones as zero, in accesses of 4
+bytes or more. Where only the latter fails, the tile is taken ahead through registers (passes/prefetch.py).
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ _REGISTERS_BESIDE = 72  # of a thread, beside 5/4 of its accumulators: for guess
 
 
 def _spare_registers(loop: ForStmt) -> int:
-    """Registers of a thread that tiles on their way may take, beside accumulators and operands of the loop's products."""
+    """Registers of a thread that tiles on their way may take, beside accumulators and operands of the loop's
+    products."""
     products = [s for s in loop.body if isinstance(s, Contract)]
     accumulators = sum({s.accumulator: s.accumulator.layout.registers for s in products}.values())
     operands = max((s.plan.operand_registers for s in products), default=0)
@@ -93,7 +94,9 @@ def run(schedule: Schedule, target: Target, stages: int) -> Schedule:
     body = stager.block(schedule.body)
     if stager.replaced:
         body = _rename(body, stager.replaced)
-    return replace(schedule, body=body, names=frozenset(stager.names), decisions=(*schedule.decisions, *stager.decisions))
+    return replace(
+        schedule, body=body, names=frozenset(stager.names), decisions=(*schedule.decisions, *stager.decisions)
+    )
 
 
 class _Stager:
@@ -130,7 +133,8 @@ class _Stager:
                 ready.append((load, known))
                 continue
             through = fixed or prefetch.reject(loop)
-            if through is None and prefetch.registers(load) + sum(map(prefetch.registers, slow)) > _spare_registers(loop):
+            wanted = prefetch.registers(load) + sum(map(prefetch.registers, slow))
+            if through is None and wanted > _spare_registers(loop):
                 through = f"{reason}, and {prefetch.registers(load)} registers are too many to hold it meanwhile"
             if through is None:
                 slow.append(load)
@@ -163,7 +167,13 @@ class _Stager:
 
     def _say(self, load: GlobalToShared, choice: str, reason: str) -> None:
         self.decisions.append(
-            Decision(stage="staging", subject=f"{load.buffer.name} from {load.view.tensor}", choice=choice, reason=reason, line=load.span.line)
+            Decision(
+                stage="staging",
+                subject=f"{load.buffer.name} from {load.view.tensor}",
+                choice=choice,
+                reason=reason,
+                line=load.span.line,
+            )
         )
 
     def _fixed(self, loop: ForStmt, load: GlobalToShared, known: Mapping[str, Expr]) -> str | None:
@@ -226,7 +236,9 @@ class _Stager:
                 )  # fmt: skip
                 for load, known in ready
             )
-            out.append(IfStmt(span=span, condition=_before(index, loop), then=copies, orelse=(), note="ahead of the loop"))
+            out.append(
+                IfStmt(span=span, condition=_before(index, loop), then=copies, orelse=(), note="ahead of the loop")
+            )
             out.append(AsyncCommit(span=span))
         out.append(SetScalar(span=span, target=stage, value=Literal(DType.INDEX, n - 1), constant=False))
         index = _plus(ScalarRef(DType.INDEX, loop.index.name), loop.step, n - 1)
@@ -275,12 +287,14 @@ class _Stager:
         return out
 
     def _rotated(
-        self, loop: ForStmt, head: list[Stmt], rest: tuple[Stmt, ...], rings: Mapping[Buffer, Buffer], here: ScalarRef, advance: Expr
+        self, loop: ForStmt, head: list[Stmt], rest: tuple[Stmt, ...], rings: Mapping[Buffer, Buffer], here: ScalarRef,
+        advance: Expr,
     ) -> list[Stmt] | None:  # fmt: skip
-        """The loop of a single product of two rings, turned so that the first fragments of the next tiles are loaded before
-        the last products of these ones: no gap at the barrier. None where the loop is another one.
+        """The loop of a single product of two rings, turned so that the first fragments of the next tiles are loaded
+        before the last products of these ones: no gap at the barrier. None where the loop is another one.
 
-        Iteration: copies for later, steps 0 .. n - 2 each loading its successor; wait, barrier, next stage, its step 0; last step.
+        Iteration: copies for later, steps 0 .. n - 2 each loading its successor; wait, barrier, next stage, its step 0;
+        last step.
         """
         # A product reads no scalars: those that only placed the loads are computed where these are started now.
         work = [s for s in rest if not (isinstance(s, SetScalar) and s.declare)]

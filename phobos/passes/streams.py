@@ -1,11 +1,11 @@
 """Which loads are read piece by piece inside the statement that uses them.
 
-An analysis of the simplified KernelIR with layouts. A large tile that is loaded only to be combined, elementwise, with values
-already in registers (the epilogue beta * C of a product) need not be in registers as a whole: a few of its elements at a time
-suffice. That takes the peak of registers down by the size of the tile.
+An analysis of the simplified KernelIR with layouts. A large tile that is loaded only to be combined, elementwise, with
+values already in registers (the epilogue beta * C of a product) need not be in registers as a whole: a few of its
+elements at a time suffice. That takes the peak of registers down by the size of the tile.
 
-A load streams if it has one reader, directly or through elementwise ops that are evaluated with it, in the same block, if
-that reader's result is in registers in the layout of the load, and if nothing in between writes memory.
+A load streams if it has one reader, directly or through elementwise ops that are evaluated with it, in the same block,
+if that reader's result is in registers in the layout of the load, and if nothing in between writes memory.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ from phobos.ir.walk import kernel_ops, walk
 from phobos.layout.register import RegisterLayout
 from phobos.passes.placement import Placement
 
-# 32-bit registers of a thread. Smaller tiles fit beside the accumulators, and then the plain load is better: 128 halves (64
-# registers) streamed made a product of 128 accumulators spill 60 bytes, plain none; 128 f32 plain 272, streamed 192.
+# 32-bit registers of a thread. Smaller tiles fit beside the accumulators, and then the plain load is better: 128 halves
+# (64 registers) streamed made a product of 128 accumulators spill 60 bytes, plain none; 128 f32 plain 272, streamed
+# 192.
 _LEAST = 96
 
 
@@ -33,7 +34,8 @@ def analyse(kernel: KernelIR, placement: Placement, layouts: Mapping[Value, Regi
 
 def _streams(load: Load, placement: Placement, layouts: Mapping[Value, RegisterLayout]) -> bool:
     layout = layouts[load.result]
-    if layout.registers * load.result.dtype.bytes < 4 * _LEAST or any(isinstance(a, AxisGather) for a in load.view.axes):
+    gathered = any(isinstance(a, AxisGather) for a in load.view.axes)
+    if gathered or layout.registers * load.result.dtype.bytes < 4 * _LEAST:
         return False
     v = load.result
     while True:

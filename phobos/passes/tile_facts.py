@@ -60,8 +60,8 @@ class TileFacts:
         return None
 
     def guarded(self, op: Compute) -> tuple[Value, Value, Value] | None:
-        """(w, c, x) if the op chooses c where w is -inf and x elsewhere: where(w == -inf, c, x), or the other way round with
-        w != -inf or w > -inf (which chooses c where w is NaN, too)."""
+        """(w, c, x) if the op chooses c where w is -inf and x elsewhere: where(w == -inf, c, x), or the other way round
+        with w != -inf or w > -inf (which chooses c where w is NaN, too)."""
         test = self.defs.get(op.args[0])
         if not (op.fn == "where" and isinstance(test, Compute) and test.fn in ("eq", "ne", "gt", "lt")):
             return None
@@ -73,7 +73,8 @@ class TileFacts:
         return None
 
     def not_below(self, b: Value, a: Value) -> bool:
-        """Is b >= a in every element, wherever no NaN is involved? True for b = max(a, ...), where(b == -inf, 0, b) too."""
+        """Is b >= a in every element, wherever no NaN is involved? True for b = max(a, ...), where(b == -inf, 0, b)
+        too."""
         if a is b:
             return True
         op = self.defs.get(b)

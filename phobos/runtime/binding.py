@@ -15,9 +15,9 @@ from phobos.ir.types import DTYPE_BY_NAME, DType
 from phobos.runtime.arguments import ArrayView, scalar, view
 from phobos.runtime.facts import KernelFacts, ParamFact
 
-# A tile that starts inside an axis may reach past its end by less than this many elements, so positions fit 32 bits
-# where extents are below 2^31 minus it.
-_TILE_MARGIN = 1 << 16
+# A tile that starts inside an axis may reach past its end by less than this many elements (the most that a tile has),
+# so positions fit 32 bits where extents are below 2^31 minus it.
+_TILE_MARGIN = 1 << 20
 _INT32_MAX = (1 << 31) - 1
 
 _F8_BITS = (DType.F8E4M3, DType.F8E5M2)

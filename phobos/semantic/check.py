@@ -14,6 +14,7 @@ from phobos.semantic.attributes import Choice, choice_text
 from phobos.semantic.constants import FoldError, convert_implicit, evaluate_header, file_constants
 from phobos.semantic.context import MAX_OPS, BlockBuilder, Context, TooLarge
 from phobos.semantic.entities import POISON, Binding, ConstVal, Poison, TensorRef
+from phobos.semantic.limits import check_tile_sizes
 from phobos.semantic.masks import MaskTable
 from phobos.semantic.report import Reporter
 from phobos.semantic.scope import Scope
@@ -151,7 +152,9 @@ def _check(
     if reporter.errors or size is None:
         return None
     names.update({name: ConstVal(value) for name, value in dim_values.items()})
-    return _kernel_ir(c, kernel, sig, tensors, scalars, dims, size, launch, options, aligned, names, words, types)
+    ir = _kernel_ir(c, kernel, sig, tensors, scalars, dims, size, launch, options, aligned, names, words, types)
+    check_tile_sizes(ir, reporter)
+    return None if reporter.errors else ir
 
 
 def _kernel_ir(

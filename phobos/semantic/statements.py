@@ -20,7 +20,7 @@ from phobos.semantic.entities import (
     ViewRef,
     type_text,
 )
-from phobos.semantic.shapes import broadcast_shapes, shape_text, squeezed
+from phobos.semantic.shapes import MAX_RANK, broadcast_shapes, shape_text, squeezed
 from phobos.semantic.types import value_type
 from phobos.source import Span
 from phobos.syntax import ast
@@ -283,6 +283,11 @@ def _as_variable(c: Context, variable: Variable, operand: Operand, span: Span) -
 
 def fit(c: Context, operand: Operand, dtype: DType, shape: tuple[int, ...], span: Span, what: str) -> Value | Poison:
     """A value to put into a slice: converted (narrowing allowed), scalars and extent-1 axes repeated."""
+    if len(shape) > MAX_RANK:
+        return c.error(
+            codes.BAD_EXTENT, f"a slice of {len(shape)} axes is no tile, which has at most {MAX_RANK}", span,
+            help="a position instead of a slice drops an axis",
+        )  # fmt: skip
     if isinstance(operand, Poly):
         operand = emit.materialize(c, operand, span, shape=shape or None)
     converted = emit.convert(c, operand, dtype, span, narrow=True, what=what)

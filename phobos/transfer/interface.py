@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class AxisText:
     """One axis of a tensor in a view.
 
-    `start`: position of the tile's first element (or the one position); `tile_axis`: which axis of the tile runs along it,
-    None for a single position. `low`, `high`: that bound needs a check. `gather`: name of the index fragment, if positions
-    are gathered. `stride` "" means 1.
+    `start`: position of the tile's first element (or the one position); `tile_axis`: which axis of the tile runs along
+    it, None for a single position. `low`, `high`: that bound needs a check. `gather`: name of the index fragment, if
+    positions are gathered. `stride` "" means 1.
     """
 
     start: str

@@ -134,7 +134,9 @@ def two_paths(w: TextWriter, view: GlobalText, accesses: int, emit: Callable[[bo
         emit(True)
 
 
-def load_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, target: str, threads: ThreadPositions) -> None:
+def load_registers(
+    w: TextWriter, view: GlobalText, layout: RegisterLayout, target: str, threads: ThreadPositions
+) -> None:
     """target[...] = view; masked and padding slots get the fill."""
     nest = plan(layout, threads, vector=vector_of(view, layout), merge=False)
     load_part(w, view, nest, nest.groups, target, lambda inner: nest.register(inner=inner))
@@ -184,7 +186,9 @@ def load_part(
     w.close()
 
 
-def store_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, source: str, threads: ThreadPositions) -> None:
+def store_registers(
+    w: TextWriter, view: GlobalText, layout: RegisterLayout, source: str, threads: ThreadPositions
+) -> None:
     """view = source[...], by the owners."""
     vector = vector_of(view, layout)
     nest = plan(layout, threads, vector=vector, merge=False)
@@ -213,8 +217,8 @@ def store_registers(w: TextWriter, view: GlobalText, layout: RegisterLayout, sou
 
 
 def global_to_shared(
-    w: TextWriter, view: GlobalText, layout: RegisterLayout, shared: SharedLayout, ctype: str, convert: Callable[[str], str],
-    target: str, threads: ThreadPositions,
+    w: TextWriter, view: GlobalText, layout: RegisterLayout, shared: SharedLayout, ctype: str,
+    convert: Callable[[str], str], target: str, threads: ThreadPositions,
 ) -> None:  # fmt: skip
     """Copies a view into the shared tile at `target` (an expression of its pointer); masked elements become the fill.
 

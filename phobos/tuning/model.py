@@ -46,7 +46,9 @@ _PIPELINED = 250.0  # cycles of an iteration around its wait and barrier where l
 _DEEP = 12.0  # the same for a loop of one product with three stages or more, whose first fragments are loaded ahead too
 _TRIP = 64.0  # issue slots of an iteration beside its products: waits, barriers, addresses, first operands
 _TRIP_OF_RING = 12.0  # the same where copies are asynchronous and the first operands are loaded before the barrier
-_FILL = 2.0 / _BYTES_PER_CYCLE  # cycles for a byte of the first stage: nothing is computed before, and all SMs ask at once
+_FILL = (
+    2.0 / _BYTES_PER_CYCLE
+)  # cycles for a byte of the first stage: nothing is computed before, and all SMs ask at once
 _WARPS_TO_FILL = 4.0  # warps per SM that keep the issue slots busy, with register tiles as in FMA products
 _WARPS_TO_STREAM = 16.0  # warps per SM that keep the memory system busy
 _SLOTS = {"exp": 6, "exp2": 4, "log": 8, "div": 9, "sqrt": 8, "rsqrt": 4, "tanh": 16, "erf": 24, "gelu": 30, "pow": 30,

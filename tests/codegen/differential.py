@@ -1,7 +1,7 @@
 """One kernel text through the whole compiler onto the emulator, compared with the reference interpreter.
 
-The reference is tested against NumPy on its own (tests/reference), so it is the oracle here: the text printed for a kernel
-must compute, under every schedule and specialization, what the interpreter computes for its tile IR.
+The reference is tested against NumPy on its own (tests/reference), so it is the oracle here: the text printed for a
+kernel must compute, under every schedule and specialization, what the interpreter computes for its tile IR.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ FORMS = ("plain", "padded", "transposed", "inner", "shifted")
 class Variant:
     """What one compilation and launch differ in.
 
-    `forms`: how arrays lie in memory, by tensor name ("plain" where absent): "padded" has gaps between rows, "transposed" the
-    last two axes swapped in memory, "inner" a last stride of 2, "shifted" starts one element past a 16-byte boundary.
-    `overlap`: groups of tensor names whose arrays are one and the same memory. `weak`: promise nothing of what holds.
-    `tolerance`: relative, where products round operands that differ in the last place.
+    `forms`: how arrays lie in memory, by tensor name ("plain" where absent): "padded" has gaps between rows,
+    "transposed" the last two axes swapped in memory, "inner" a last stride of 2, "shifted" starts one element past a
+    16-byte boundary. `overlap`: groups of tensor names whose arrays are one and the same memory. `weak`: promise
+    nothing of what holds. `tolerance`: relative, where products round operands that differ in the last place.
     """
 
     threads: int | None = None
@@ -52,7 +52,9 @@ class Variant:
 
 
 @cache
-def kernel_of(text: str, name: str = "k", config: tuple[tuple[str, object], ...] = (), dtype: str | None = None) -> KernelIR:
+def kernel_of(
+    text: str, name: str = "k", config: tuple[tuple[str, object], ...] = (), dtype: str | None = None
+) -> KernelIR:
     """The checked tile IR of kernel `name`; `dtype` binds the dtype name T."""
     return check_kernel(
         parse(SourceFile("case.ph", text)), name, config=dict(config), dtypes={"T": DType(dtype)} if dtype else {}
@@ -153,8 +155,8 @@ def run_both(kernel: KernelIR, arguments: Mapping[str, Any], variant: Variant = 
 
 
 def difference(actual: np.ndarray, expected: np.ndarray, dtype: DType, tolerance: float = 0.0) -> str | None:
-    """Integers must be equal, floats near: a few units in the last place of the dtype, since a tree order and functions of
-    2 ulp are allowed. NaN equals NaN."""
+    """Integers must be equal, floats near: a few units in the last place of the dtype, since a tree order and functions
+    of 2 ulp are allowed. NaN equals NaN."""
     a, b = from_storage(actual, dtype), from_storage(expected, dtype)
     if not dtype.is_float:
         wrong = a != b
@@ -162,7 +164,9 @@ def difference(actual: np.ndarray, expected: np.ndarray, dtype: DType, tolerance
         a, b = a.astype(np.float64), b.astype(np.float64)
         scale = {DType.F64: 1e-12, DType.F32: 2e-5, DType.F16: 4e-3, DType.BF16: 3e-2}.get(dtype, 0.3)
         with np.errstate(invalid="ignore"):
-            near = np.abs(a - b) <= max(scale, tolerance) * np.maximum(np.abs(b), 1.0 if dtype is DType.F32 else 0.1 if tolerance else 1e-2)
+            near = np.abs(a - b) <= max(scale, tolerance) * np.maximum(
+                np.abs(b), 1.0 if dtype is DType.F32 else 0.1 if tolerance else 1e-2
+            )
         wrong = ~(near | (a == b) | (np.isnan(a) & np.isnan(b)))
     if not wrong.any():
         return None

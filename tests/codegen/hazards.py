@@ -2,8 +2,9 @@
 
     case = hazard_case(seed)
 
-Two tiles of one shape are kept in different layouts (one is loaded from a tensor that allows wide accesses, the other from one
-that does not) and no statement exchanges elements between threads, so that a barrier is there only if the analysis asks for it.
+Two tiles of one shape are kept in different layouts (one is loaded from a tensor that allows wide accesses, the other
+from one that does not) and no statement exchanges elements between threads, so that a barrier is there only if the
+analysis asks for it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from codegen.generator import Case
 
 
 def _position(r: random.Random, indexes: list[str], step: int) -> str:
-    terms = [f"{i} * {r.choice([step, step, step, step // 2 or 1, 2 * step])}" for i in r.sample(indexes, r.randrange(0, min(2, len(indexes)) + 1))]
+    terms = [
+        f"{i} * {r.choice([step, step, step, step // 2 or 1, 2 * step])}"
+        for i in r.sample(indexes, r.randrange(0, min(2, len(indexes)) + 1))
+    ]
     shift = r.choice([0, 0, step, step // 2])
     return " + ".join([*terms, *([str(shift)] if shift or not terms else [])])
 
@@ -37,7 +41,13 @@ def hazard_case(seed: int) -> Case:
 
     def view() -> str:
         """Often one that was used before: equal views are where the analysis relies on who touches what."""
-        usable = [v for v in views if all(w in [*indexes, "S", "T"] or not w.isidentifier() for w in v.replace("[", " ").replace(",", " ").split())]
+        usable = [
+            v
+            for v in views
+            if all(
+                w in [*indexes, "S", "T"] or not w.isidentifier() for w in v.replace("[", " ").replace(",", " ").split()
+            )
+        ]
         if usable and r.random() < again:
             return r.choice(usable)
         tensor = r.choice("SST")
@@ -53,7 +63,9 @@ def hazard_case(seed: int) -> Case:
                 count += 1
                 i = f"i{count}"
                 if r.random() < 0.75:
-                    bounds = r.choice(["2", "3", "0, 4, 2", "2, -1, -1", "1, 3"] + ([f"{indexes[0]}, 3"] if indexes else []))
+                    bounds = r.choice(
+                        ["2", "3", "0, 4, 2", "2, -1, -1", "1, 3"] + ([f"{indexes[0]}, 3"] if indexes else [])
+                    )
                     emit(depth, f"for {i} in range({bounds}) {{")
                     indexes.append(i)
                     statements(depth + 1)
@@ -89,8 +101,8 @@ def hazard_case(seed: int) -> Case:
     width = columns + 4
     text = "\n".join(
         [
-            f"kernel k(X: tensor<f32>[{rows}, {columns}], Y: tensor<f32>[H, W], A: tensor<f32>[{rows}, {columns}], B: tensor<f32>[H, W], "
-            "S: tensor<f32>[H, W], T: tensor<f32>[H, W]) {",
+            f"kernel k(X: tensor<f32>[{rows}, {columns}], Y: tensor<f32>[H, W], A: tensor<f32>[{rows}, {columns}], "
+            "B: tensor<f32>[H, W], S: tensor<f32>[H, W], T: tensor<f32>[H, W]) {",
             *lines, "}", "",
         ]
     )  # fmt: skip

@@ -1,4 +1,5 @@
-"""Random kernels around products: loops over k with staged operands, epilogues, and online softmax; for the differential test.
+"""Random kernels around products: loops over k with staged operands, epilogues, and online softmax; for the
+differential test.
 
     case = product_case(seed) or attention_case(seed)
 
@@ -19,7 +20,17 @@ from phobos.ir.types import DType
 from phobos.reference.numerics import storage_dtype, to_storage
 
 TILES = (16, 16, 32, 48, 64, 8, 24, 17, 5)
-KINDS = ("", "", "@tensorcore", "@tensorcore(f16)", "@tensorcore(bf16)", "@tensorcore(tf32)", "@tensorcore(tf32x3)", "@tensorcore(bf16x3)", "@tensorcore(f16x2)")
+KINDS = (
+    "",
+    "",
+    "@tensorcore",
+    "@tensorcore(f16)",
+    "@tensorcore(bf16)",
+    "@tensorcore(tf32)",
+    "@tensorcore(tf32x3)",
+    "@tensorcore(bf16x3)",
+    "@tensorcore(f16x2)",
+)
 
 
 def _small(rng: np.random.Generator, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
@@ -44,13 +55,15 @@ def _options(r: random.Random) -> list[str]:
 def _variant(r: random.Random, names: list[str]) -> Variant:
     forms = tuple((n, r.choice(["padded", "transposed", "inner", "shifted"])) for n in names if r.random() < 0.15)
     return Variant(
-        threads=r.choice([None, None, None, 32, 64, 96, 128, 256]), sched=r.randrange(4), index_bits=r.choice([32, 32, 32, 64]),
+        threads=r.choice([None, None, None, 32, 64, 96, 128, 256]), sched=r.randrange(4),
+        index_bits=r.choice([32, 32, 32, 64]),
         arch=r.choice(["sm_90a", "sm_90a", "sm_80", "sm_75"]), weak=r.random() < 0.15, forms=forms,
     )  # fmt: skip
 
 
 def product_case(seed: int) -> Case:
-    """C = epilogue(sum over k of a @ b), with operands loaded, transposed, converted or computed, and more in the loop."""
+    """C = epilogue(sum over k of a @ b), with operands loaded, transposed, converted or computed, and more in the
+    loop."""
     r, rng = random.Random(seed), np.random.default_rng(seed)
     operand = r.choice(["f16", "f16", "bf16", "f32", "f32", "i8", "u8", "f64", "f8e4m3", "f8e5m2"])
     acc = {"i8": "i32", "u8": "i32", "f64": "f64"}.get(operand, "f32")
@@ -71,8 +84,8 @@ def product_case(seed: int) -> Case:
     a_shape = "K, M" if a_t else "M, K"
     lines = [
         *([r.choice(KINDS)] if operand == "f32" else []), *_options(r), "@dynshared",
-        *(["@aligned(K = %d)" % bk] if k % bk == 0 and r.random() < 0.4 else []),
-        *(["@grid(%d, %d)" % (-(-n // bn), -(-m // bm))]),
+        *([f"@aligned(K = {bk})"] if k % bk == 0 and r.random() < 0.4 else []),
+        f"@grid({-(-n // bn)}, {-(-m // bm)})",
         f"kernel k(A: tensor<{operand}>[{a_shape}], B: tensor<{operand}>[{'N, K' if b_t else 'K, N'}], "
         f"C: tensor<{acc}>[M, N], R: tensor<{acc}>[M]) {{",
         f"  let row = ctx.block.y * {bm}",
@@ -85,15 +98,22 @@ def product_case(seed: int) -> Case:
     if extra:
         lines.append(f"  var rows: tile<{acc}>[{bm}, 1] = {zero}")
     if r.random() < 0.15:
-        lines.append(f"  let fixed: tile<{operand}>[{bm}, {bk}] = A[{'0 :+ %d, row :+ %d' % (bk, bm) if a_t else 'row :+ %d, 0 :+ %d' % (bm, bk)}]"
-                     if not a_t else f"  let fixed: tile<{operand}>[{bm}, {bk}] = transpose(A[0 :+ {bk}, row :+ {bm}])")
+        lines.append(
+            f"  let fixed: tile<{operand}>[{bm}, {bk}] = A[row :+ {bm}, 0 :+ {bk}]"
+            if not a_t
+            else f"  let fixed: tile<{operand}>[{bm}, {bk}] = transpose(A[0 :+ {bk}, row :+ {bm}])"
+        )
         invariant = True
     else:
         invariant = False
     loop = r.choice([f"range(0, K, {bk})", f"range(0, K, {bk})", f"range({max(0, trips - 1) * bk}, -1, {-bk})"])
     lines.append(f"  for kk in {loop} {{")
     a_view = f"A[kk :+ {bk}, row :+ {bm}]" if a_t else f"A[row :+ {bm}, kk :+ {bk}]"
-    lines.append(f"    let a = {a_view}" if r.random() < 0.7 else f"    let a: tile<{operand}>[{', '.join(map(str, (bk, bm) if a_t else (bm, bk)))}] = {a_view}")
+    lines.append(
+        f"    let a = {a_view}"
+        if r.random() < 0.7
+        else f"    let a: tile<{operand}>[{', '.join(map(str, (bk, bm) if a_t else (bm, bk)))}] = {a_view}"
+    )
     b_view = f"B[col :+ {bn}, kk :+ {bk}]" if b_t else f"B[kk :+ {bk}, col :+ {bn}]"
     lines.append(f"    let b = {b_view}" + (f" else {'1.0' if acc[0] == 'f' else '1'}" if r.random() < 0.1 else ""))
     left, right = ("transpose(a)" if a_t else "a"), "b"
@@ -107,14 +127,29 @@ def product_case(seed: int) -> Case:
     call = f"dot_t({left}, {right})" if b_t else f"dot({left}, {right})"
     if b_t and r.random() < 0.2:
         call = f"dot({left}, transpose({right}))"
-    lines.append("    " + r.choice([f"acc += {call}", f"acc = {call} + acc", f"let p = {call}\n    acc = acc + p", f"acc += {call} * {'2.0' if acc[0] == 'f' else '2'}"]))
+    lines.append(
+        "    "
+        + r.choice(
+            [
+                f"acc += {call}",
+                f"acc = {call} + acc",
+                f"let p = {call}\n    acc = acc + p",
+                f"acc += {call} * {'2.0' if acc[0] == 'f' else '2'}",
+            ]
+        )
+    )
     if extra:
         lines.append(f"    rows += rowsum({acc}({'transpose(a)' if a_t else 'a'}))")
     kind = r.random()
     if kind < 0.1:
         lines += [f"    if kk > {bk} {{", "      break", "    }"]
     elif kind < 0.2:
-        lines += [f"    if kk == {bk} {{", "      continue", "    }", f"    acc = acc + {'1.0' if acc[0] == 'f' else '1'}"]
+        lines += [
+            f"    if kk == {bk} {{",
+            "      continue",
+            "    }",
+            f"    acc = acc + {'1.0' if acc[0] == 'f' else '1'}",
+        ]
     elif kind < 0.3:
         lines.append(f"    C[row :+ {bm}, col :+ {bn}] = acc")
     lines.append("  }")
@@ -127,7 +162,8 @@ def product_case(seed: int) -> Case:
         lines.append(f"  let c = C[row :+ {bm}, col :+ {bn}]")
         if r.random() < 0.4:
             lines.append(f"  C[row :+ {bm}, col :+ {bn}] = acc")
-        lines.append(f"  acc = {r.choice([f'c * {two} + acc', f'acc - c * {two}', 'tmax(acc, c)', f'where(c > {zero}, acc, c)'])}")
+        combined = [f"c * {two} + acc", f"acc - c * {two}", "tmax(acc, c)", f"where(c > {zero}, acc, c)"]
+        lines.append(f"  acc = {r.choice(combined)}")
     lines += [f"  C[row :+ {bm}, col :+ {bn}] = acc", "}", ""]
     variant = _variant(r, list(arguments))
     if bm * bn == 4096:
@@ -160,7 +196,8 @@ def attention_case(seed: int) -> Case:
         promise, mask = [f"@aligned(Nq = {br}, Nk = {bc})"], r.choice([mask, ""])
     lines = [
         *([r.choice(KINDS[:4])] if dtype == "f32" else []), *promise, *_options(r), "@dynshared",
-        f"kernel k(Q: tensor<{dtype}>[Nq, {d}], K: tensor<{dtype}>[Nk, {d}], V: tensor<{dtype}>[Nk, {d}], O: tensor<{dtype}>[Nq, {d}], scale: f32) {{",
+        f"kernel k(Q: tensor<{dtype}>[Nq, {d}], K: tensor<{dtype}>[Nk, {d}], V: tensor<{dtype}>[Nk, {d}], "
+        f"O: tensor<{dtype}>[Nq, {d}], scale: f32) {{",
         f"  let row = ctx.block.x * {br}",
         f"  let q = Q[row :+ {br}, :]",
         f"  var acc: tile<f32>[{br}, {d}] = 0.0",

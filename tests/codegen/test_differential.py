@@ -12,8 +12,8 @@ from codegen.products import attention_case, product_case
 
 from phobos.diagnostics import CompileError
 
-# What a random text may run into: constant arithmetic that overflows, shapes that do not fit, too much shared memory, an
-# option that excludes every way to compute a product.
+# What a random text may run into: constant arithmetic that overflows, shapes that do not fit, too much shared memory,
+# an option that excludes every way to compute a product.
 EXPECTED = {"PH0213", "PH0216", "PH0220", "PH0221", "PH0222", "PH0229", "PH0510", "PH0530"}
 CASES: list[tuple[Callable[[int], Case], int]] = [
     *((generate, seed) for seed in range(24)),

@@ -41,9 +41,13 @@ class Trees:
             return r.choice([0, 1, -1, 2, 7, -13, 100])
         if dtype.is_integer:
             info = np.iinfo(carrier_dtype(dtype))
-            return r.choice([0, 1, 2, 3, 7, 100, info.min, info.max, info.max - 1, info.max // 3, *((-1, -5) if info.min else ())])
+            return r.choice(
+                [0, 1, 2, 3, 7, 100, info.min, info.max, info.max - 1, info.max // 3, *((-1, -5) if info.min else ())]
+            )
         top = largest_finite(dtype)
-        value = r.choice([0.0, -0.0, 1.0, -1.0, 0.1, 2.5, -3.75, 1e-3, 1e30, math.inf, -math.inf, math.nan, top, -top, 1 / 3, 6e-8])
+        value = r.choice(
+            [0.0, -0.0, 1.0, -1.0, 0.1, 2.5, -3.75, 1e-3, 1e30, math.inf, -math.inf, math.nan, top, -top, 1 / 3, 6e-8]
+        )
         return float(round_value(np.float64(value), dtype))
 
     def leaf(self, dtype: DType) -> Expr:
@@ -75,9 +79,13 @@ class Trees:
         else:
             fn = r.choice(_INTEGER_FNS if dtype.is_integer else _FLOAT_FNS)
         if fn == "where":
-            return Apply(dtype, fn, (self.tree(DType.BOOL, depth - 1), self.tree(dtype, depth - 1), self.tree(dtype, depth - 1)))
+            return Apply(
+                dtype, fn, (self.tree(DType.BOOL, depth - 1), self.tree(dtype, depth - 1), self.tree(dtype, depth - 1))
+            )
         if fn in ("shl", "shr"):
-            return Apply(dtype, fn, (self.tree(dtype, depth - 1), Literal(dtype, r.choice([0, 1, 3, 7, 8, 31, 33, 70]))))
+            return Apply(
+                dtype, fn, (self.tree(dtype, depth - 1), Literal(dtype, r.choice([0, 1, 3, 7, 8, 31, 33, 70])))
+            )
         count = {"neg": 1, "abs": 1, "bitnot": 1, "floor": 1, "ceil": 1, "round": 1, "sqrt": 1, "clamp": 3}.get(fn, 2)
         return Apply(dtype, fn, tuple(self.tree(dtype, depth - 1) for _ in range(count)))
 
@@ -103,7 +111,9 @@ def run(expressions: list[Expr], scalars: dict[str, tuple[DType, Any]], index_bi
     for name, (dtype, value) in scalars.items():
         # Not a constant for the compiler: what it would fold, it might fold differently.
         ctype = c_type(dtype, index_bits)
-        lines.append(f"volatile {ctype} {name}_v = {number(value, dtype, index_bits).text};" if dtype not in _NARROW else "")
+        lines.append(
+            f"volatile {ctype} {name}_v = {number(value, dtype, index_bits).text};" if dtype not in _NARROW else ""
+        )
         lines.append(f"const {ctype} {name} = {f'{name}_v' if dtype not in _NARROW else number(value, dtype).text};")
     for n, (e, dtype) in enumerate(zip(expressions, dtypes, strict=True)):
         lines.append(f"{{ const {c_type(dtype, index_bits)} value = {expression(e, env).text}; out{n}[0] = value; }}")
@@ -138,17 +148,42 @@ def test_random_trees(seed: int, index_bits: int) -> None:
             assert same, f"{expression(e, env).text} is {found!r}, not {expected!r}"
 
 
-@pytest.mark.parametrize("dtype", [*FLOATS, DType.F8E4M3, DType.F8E5M2, DType.I32, DType.U32, DType.I64, DType.I8, DType.U8, DType.BOOL])
+@pytest.mark.parametrize(
+    "dtype", [*FLOATS, DType.F8E4M3, DType.F8E5M2, DType.I32, DType.U32, DType.I64, DType.I8, DType.U8, DType.BOOL]
+)
 def test_literals(dtype: DType) -> None:
     """Every literal is the very value, signs of zero and infinities included."""
     if dtype is DType.BOOL:
         values: list[Any] = [True, False]
     elif dtype.is_integer:
         info = np.iinfo(carrier_dtype(dtype))
-        values = [0, 1, int(info.max), int(info.min), int(info.max) - 1, int(info.min) + 1, 77, *([-1, -2] if info.min else [])]
+        values = [
+            0,
+            1,
+            int(info.max),
+            int(info.min),
+            int(info.max) - 1,
+            int(info.min) + 1,
+            77,
+            *([-1, -2] if info.min else []),
+        ]
     else:
         rng = np.random.default_rng(7)
-        wide = [0.0, -0.0, 1.0, -1.5, 0.1, 1 / 3, 1e-40, 1e30, 123456.78, math.inf, -math.inf, math.nan, largest_finite(dtype)]
+        wide = [
+            0.0,
+            -0.0,
+            1.0,
+            -1.5,
+            0.1,
+            1 / 3,
+            1e-40,
+            1e30,
+            123456.78,
+            math.inf,
+            -math.inf,
+            math.nan,
+            largest_finite(dtype),
+        ]
         wide += list(np.exp2(rng.uniform(-20, 15, 20)) * rng.choice([-1, 1], 20))
         values = [float(v) for v in round_value(np.array(wide), dtype)]
     found = run([Literal(dtype, v) for v in values], {}, 32)
@@ -185,5 +220,8 @@ def test_nested_choices_and_conditions() -> None:
     less = Apply(DType.BOOL, "lt", (x, y))
     both = Apply(DType.BOOL, "and", (less, Apply(DType.BOOL, "or", (less, less))))
     inner = Apply(DType.F32, "where", (less, x, y))
-    text = expression(Apply(DType.F32, "add", (Apply(DType.F32, "where", (both, inner, x)), y)), Environment(32, {}, lambda ref: "", lambda axis: "")).text
+    text = expression(
+        Apply(DType.F32, "add", (Apply(DType.F32, "where", (both, inner, x)), y)),
+        Environment(32, {}, lambda ref: "", lambda axis: ""),
+    ).text
     assert text == "(x < y && (x < y || x < y) ? x < y ? x : y : x) + y"

@@ -195,7 +195,9 @@ def test_integer_functions_with_literals(dtype: str) -> None:
     }}
     """
     x = array(dtype, 16)
-    agree(text, {"X": x, "Y": zeros(16, dtype=x.dtype), "Z": zeros(2, dtype=x.dtype)}, Variant(), Variant(index_bits=64))
+    agree(
+        text, {"X": x, "Y": zeros(16, dtype=x.dtype), "Z": zeros(2, dtype=x.dtype)}, Variant(), Variant(index_bits=64)
+    )
 
 
 def test_index_functions_in_64_bits() -> None:

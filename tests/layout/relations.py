@@ -37,10 +37,10 @@ def slots(layout: RegisterLayout) -> dict[Slot, tuple[Position, bool]]:
     rank = len(layout.shape)
     counts = _count(layout.warp), WARP, _count(layout.reg)
     out = {}
-    for w, l, r in product(*map(range, counts)):
-        parts = [_offset(n, d, rank) for n, d in ((w, layout.warp), (l, layout.lane), (r, layout.reg))]
+    for w, lane, r in product(*map(range, counts)):
+        parts = [_offset(n, d, rank) for n, d in ((w, layout.warp), (lane, layout.lane), (r, layout.reg))]
         position = tuple(sum(p[0][a] for p in parts) for a in range(rank))
-        out[w, l, r] = position, all(p[1] for p in parts)
+        out[w, lane, r] = position, all(p[1] for p in parts)
     return out
 
 
@@ -50,7 +50,7 @@ def inside(position: Position, shape: tuple[int, ...]) -> bool:
 
 def held(layout: RegisterLayout) -> set[tuple[int, int, Position]]:
     """(warp, lane, position) of everything that threads hold, padding included."""
-    return {(w, l, p) for (w, l, _), (p, _) in slots(layout).items()}
+    return {(w, lane, p) for (w, lane, _), (p, _) in slots(layout).items()}
 
 
 @st.composite

@@ -12,8 +12,8 @@ few = settings(max_examples=150, deadline=None)
 
 
 def served(addresses: list[int], width: int) -> int:
-    """Rounds that the banks need: 4-byte words, 32 banks, one word of each bank a round, to all lanes that want it. Accesses of 8
-    bytes are taken a half-warp at a time, of 16 bytes a quarter-warp."""
+    """Rounds that the banks need: 4-byte words, 32 banks, one word of each bank a round, to all lanes that want it.
+    Accesses of 8 bytes are taken a half-warp at a time, of 16 bytes a quarter-warp."""
     lanes = {1: 32, 2: 32, 4: 32, 8: 16, 16: 8}[width]
     rounds = 0
     for start in range(0, len(addresses), lanes):
@@ -80,7 +80,8 @@ def test_columns_of_a_square_tile(pad: int, degree: float) -> None:
 
 
 def test_swizzled_rows_of_16_bytes_do_not_conflict() -> None:
-    """Eight rows of one chunk column, as ldmatrix reads them from f16[*, 64]: 8 conflicts without the swizzle, none with it."""
+    """Eight rows of one chunk column, as ldmatrix reads them from f16[*, 64]: 8 conflicts without the swizzle, none
+    with it."""
     plain = SharedLayout((64, 64), 2, (0, 1), 64)
     swizzled = SharedLayout((64, 64), 2, (0, 1), 64, swizzle=8)
     for chunk in range(8):

@@ -19,11 +19,11 @@ few = settings(max_examples=30, deadline=None)
 @few
 @given(layouts())
 def test_tables_say_what_the_digits_say(layout: RegisterLayout) -> None:
-    for (w, l, r), (position, owner) in slots(layout).items():
+    for (w, lane, r), (position, owner) in slots(layout).items():
         valid = inside(position, layout.shape)
-        assert tuple(layout.positions[w, l, r]) == position
-        assert layout.valid[w, l, r] == valid
-        assert layout.owners[w, l, r] == (valid and owner)
+        assert tuple(layout.positions[w, lane, r]) == position
+        assert layout.valid[w, lane, r] == valid
+        assert layout.owners[w, lane, r] == (valid and owner)
 
 
 @few
@@ -49,7 +49,9 @@ def test_sizes_and_padding(layout: RegisterLayout) -> None:
     assert (layout.warps, WARP, layout.registers) == tuple(max(s[i] for s in table) + 1 for i in range(3))
     reached = [max(p[a] for p, _ in table.values()) + 1 for a in range(layout.rank)]
     assert [layout.covered(a) for a in range(layout.rank)] == reached
-    assert [layout.padded(a) for a in range(layout.rank)] == [n != m for n, m in zip(reached, layout.shape, strict=True)]
+    assert [layout.padded(a) for a in range(layout.rank)] == [
+        n != m for n, m in zip(reached, layout.shape, strict=True)
+    ]
     assert layout.has_padding == any(not inside(p, layout.shape) for p, _ in table.values())
 
 
@@ -65,8 +67,8 @@ def test_registers_in_order(layout: RegisterLayout) -> None:
     for axis in range(layout.rank):
         run = layout.contiguous_run(axis)
         unit = tuple(int(a == axis) for a in range(layout.rank))
-        for (w, l, r), (position, _) in table.items():
-            start, _ = table[w, l, r - r % run]
+        for (w, lane, r), (position, _) in table.items():
+            start, _ = table[w, lane, r - r % run]
             assert position == tuple(s + r % run * u for s, u in zip(start, unit, strict=True))
 
 
@@ -76,18 +78,18 @@ def test_slice_holds_the_lines_that_a_thread_had_part_of(layout: RegisterLayout,
     axis = data.draw(st.integers(0, layout.rank - 1))
     result = layout.sliced(axis)
     assert result.shape == tuple(1 if a == axis else n for a, n in enumerate(layout.shape))
-    assert held(result) == {(w, l, (*p[:axis], 0, *p[axis + 1 :])) for w, l, p in held(layout)}
+    assert held(result) == {(w, lane, (*p[:axis], 0, *p[axis + 1 :])) for w, lane, p in held(layout)}
     # Register for register: dropping the digits of the axis from a register number gives the slice's register.
     table, sliced = slots(layout), slots(result)
     kept = [d for d in layout.reg if d.axis != axis]
-    for (w, l, r), (position, _) in table.items():
+    for (w, lane, r), (position, _) in table.items():
         number, weight, rest = 0, 1, r
         for d in layout.reg:
             if d in kept:
                 number += rest % d.extent * weight
                 weight *= d.extent
             rest //= d.extent
-        assert sliced[w, l, number][0] == (*position[:axis], 0, *position[axis + 1 :])
+        assert sliced[w, lane, number][0] == (*position[:axis], 0, *position[axis + 1 :])
 
 
 @few
@@ -99,7 +101,7 @@ def test_broadcast_source_is_the_slice_along_all_unit_axes(layout: RegisterLayou
     assert result.shape == shape
     # An axis that has extent 1 in both keeps what it has.
     dropped = {a for a in ones if layout.shape[a] != 1}
-    wanted = {(w, l, tuple(0 if a in dropped else x for a, x in enumerate(p))) for w, l, p in held(layout)}
+    wanted = {(w, lane, tuple(0 if a in dropped else x for a, x in enumerate(p))) for w, lane, p in held(layout)}
     assert held(result) == wanted
 
 
@@ -127,7 +129,7 @@ def test_kept_axes(layout: RegisterLayout, data: st.DataObject) -> None:
     axes = tuple(sorted(data.draw(st.sets(st.integers(0, layout.rank - 1), min_size=1))))
     result = layout.kept(axes)
     assert result.shape == tuple(layout.shape[a] for a in axes)
-    assert held(result) == {(w, l, tuple(p[a] for a in axes)) for w, l, p in held(layout)}
+    assert held(result) == {(w, lane, tuple(p[a] for a in axes)) for w, lane, p in held(layout)}
 
 
 @few

@@ -71,9 +71,7 @@ def test_vectors_are_contiguous_and_aligned(layout: SharedLayout, most: int) -> 
         for position in product(*map(range, layout.shape)):
             if position[axis] % width or position[axis] + width > layout.shape[axis]:
                 continue
-            parts = [
-                layout.offset((*position[:axis], position[axis] + v, *position[axis + 1 :])) for v in range(width)
-            ]
+            parts = [layout.offset((*position[:axis], position[axis] + v, *position[axis + 1 :])) for v in range(width)]
             assert parts[0] % (width * layout.itemsize) == 0
             assert parts == [parts[0] + v * layout.itemsize for v in range(width)]
 

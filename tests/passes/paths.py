@@ -1,6 +1,7 @@
-"""Random walks through a schedule, and what each statement touches in shared memory, worked out without phobos.passes.effects.
+"""Random walks through a schedule, and what each statement touches in shared memory, worked out without
+phobos.passes.effects.
 
-    for step in walk_path(schedule, seed): ...      # statements in the order in which one block might run them
+for step in walk_path(schedule, seed): ...      # statements in the order in which one block might run them
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class _Leave(Exception):
 
 
 def walk_path(schedule: s.Schedule, seed: int, most: int = 4000) -> Iterator[s.Stmt]:
-    """Statements as one block runs them: loops make up to three trips, branches go either way. Where a pipeline copies for
-    iterations that follow, it always does."""
+    """Statements as one block runs them: loops make up to three trips, branches go either way. Where a pipeline copies
+    for iterations that follow, it always does."""
     r = random.Random(seed)
     count = 0
 
@@ -130,7 +131,9 @@ def _value(e: Expr, position: tuple[int, ...]) -> int | None:
     return None
 
 
-def threads_of(layout: RegisterLayout, at: tuple[Expr, ...], shape: tuple[int, ...], owners: bool) -> dict[tuple[int, ...], set[int]] | None:
+def threads_of(
+    layout: RegisterLayout, at: tuple[Expr, ...], shape: tuple[int, ...], owners: bool
+) -> dict[tuple[int, ...], set[int]] | None:
     """Element of the buffer -> threads that touch it; None where the positions are only known at run time."""
     by_position: dict[tuple[int, ...], set[int]] = {}
     table = layout.owners if owners else layout.valid

@@ -32,6 +32,8 @@ def kernel(body: str, head: str = "", params: str = "X: tensor<f32>[N], Y: tenso
     return f"{head}\nkernel k({params}) {{\n  {body}\n}}\n"
 
 
+XY = "X: tensor<f32>[N], Y: tensor<f32>[N]"
+LOOP = "for i in range(0, 64, 16) { Y[i :+ 16] = X[i :+ 16] }"
 BLOCKS = "let i = ctx.block.x * 16\n  Y[i :+ 16] = X[i :+ 16]"
 
 
@@ -66,12 +68,12 @@ BLOCKS = "let i = ctx.block.x * 16\n  Y[i :+ 16] = X[i :+ 16]"
         (kernel("for i in range(N, 0, -16) { Y[i :+ 16] = X[i :+ 16] }"), STRONG, True),
         (kernel("var i = 0\n  for t in range(4) { Y[i :+ 16] = X[i :+ 16]\n i = i + 16 }"), STRONG, True),
         # Another dim says nothing.
-        (kernel("for i in range(0, M, 16) { Y[i :+ 16] = X[i :+ 16] }", params="X: tensor<f32>[N], Y: tensor<f32>[N], Z: tensor<f32>[M]"), STRONG, True),
+        (kernel(LOOP.replace("64", "M"), params=f"{XY}, Z: tensor<f32>[M]"), STRONG, True),
         # Literal dims.
-        (kernel("for i in range(0, 64, 16) { Y[i :+ 16] = X[i :+ 16] }", params="X: tensor<f32>[64], Y: tensor<f32>[64]"), WEAK, False),
-        (kernel("for i in range(0, 64, 16) { Y[i :+ 16] = X[i :+ 16] }", params="X: tensor<f32>[72], Y: tensor<f32>[72]"), WEAK, True),
+        (kernel(LOOP, params=XY.replace("N", "64")), WEAK, False),
+        (kernel(LOOP, params=XY.replace("N", "72")), WEAK, True),
         # What comes from memory or wraps in a narrow type is anything.
-        (kernel("let i = I[0] * 16\n  Y[i :+ 16] = X[i :+ 16]", params="X: tensor<f32>[N], Y: tensor<f32>[N], I: tensor<i32>[1]"), STRONG, True),
+        (kernel("let i = I[0] * 16\n  Y[i :+ 16] = X[i :+ 16]", params=f"{XY}, I: tensor<i32>[1]"), STRONG, True),
         (kernel("let i = i8(ctx.block.x) * 16\n  Y[i :+ 16] = X[i :+ 16]", "@grid(ceildiv(N, 16))"), STRONG, True),
     ],
 )  # fmt: skip
@@ -126,7 +128,8 @@ def test_divisors_and_signs(build: Callable[[Builder], Value], multiple: int, no
 
 
 @pytest.mark.parametrize(
-    "dtype, value, known", [("i8", 300, None), ("u8", 300, None), ("u8", -1, None), ("i8", 100, 100), ("u32", -1, None), ("i64", 7, 7)]
+    "dtype, value, known",
+    [("i8", 300, None), ("u8", 300, None), ("u8", -1, None), ("i8", 100, 100), ("u32", -1, None), ("i64", 7, 7)],
 )
 def test_constants_through_conversions(dtype: str, value: int, known: int | None) -> None:
     facts, v, _ = scalar(lambda b: b.cast(b.constant(value, "i32"), dtype))

@@ -19,7 +19,11 @@ def with_threads(kernel: KernelIR, threads: int | None) -> KernelIR:
     return replace(kernel, launch=replace(kernel.launch, threads=threads))
 
 
-COPY = "kernel k(X: tensor<f32>[N], Y: tensor<f32>[N]) {{\n  let i = ctx.block.x * {0}\n  Y[i :+ {0}] = X[i :+ {0}] + 1.0\n}}\n"
+COPY = """kernel k(X: tensor<f32>[N], Y: tensor<f32>[N]) {{
+  let i = ctx.block.x * {0}
+  Y[i :+ {0}] = X[i :+ {0}] + 1.0
+}}
+"""
 GEMM = """{attribute}
 @grid(ceildiv(N, {n}), ceildiv(M, {m}))
 kernel k(A: tensor<{dtype}>[M, K], B: tensor<{dtype}>[K, N], C: tensor<{acc}>[M, N]) {{
@@ -34,7 +38,9 @@ kernel k(A: tensor<{dtype}>[M, K], B: tensor<{dtype}>[K, N], C: tensor<{acc}>[M,
 
 def gemm(attribute: str = "", dtype: str = "f32", m: int = 64, n: int = 64, k: int = 16, acc: str = "f32") -> KernelIR:
     zero = "0" if acc == "i32" else "0.0"
-    return kernel_of(GEMM.replace("= 0\n", f"= {zero}\n").format(attribute=attribute, dtype=dtype, m=m, n=n, k=k, acc=acc))
+    return kernel_of(
+        GEMM.replace("= 0\n", f"= {zero}\n").format(attribute=attribute, dtype=dtype, m=m, n=n, k=k, acc=acc)
+    )
 
 
 @pytest.mark.parametrize("extent", [1, 7, 32, 100, 256, 1000, 1024, 4096, 8192, 32768])
@@ -91,7 +97,9 @@ def kinds(kernel: KernelIR, arch: str = "sm_90a") -> tuple[list[str | None], str
         ("", "f64", (64, 64, 16), "sm_90a", "ieee", "fma"),
     ],
 )
-def test_rooms_and_kinds(attribute: str, dtype: str, shape: tuple[int, int, int], arch: str, kind: str, room: str) -> None:
+def test_rooms_and_kinds(
+    attribute: str, dtype: str, shape: tuple[int, int, int], arch: str, kind: str, room: str
+) -> None:
     m, n, k = shape
     acc = "f64" if dtype == "f64" else "f32"
     assert kinds(gemm(attribute, dtype, m, n, k, acc), arch) == ([kind], room)

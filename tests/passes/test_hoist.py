@@ -56,8 +56,12 @@ def test_what_depends_on_the_index_stays() -> None:
     assert "Load" in left and "mul" in left
 
 
-@pytest.mark.parametrize("stored, overlap, moves", [(0, (), False), (1, (), True), (1, ("X", "Y"), False), (1, ("X", "Z"), True)])
-def test_loads_stay_where_a_store_of_the_loop_may_change_them(stored: int, overlap: tuple[str, ...], moves: bool) -> None:
+@pytest.mark.parametrize(
+    "stored, overlap, moves", [(0, (), False), (1, (), True), (1, ("X", "Y"), False), (1, ("X", "Z"), True)]
+)
+def test_loads_stay_where_a_store_of_the_loop_may_change_them(
+    stored: int, overlap: tuple[str, ...], moves: bool
+) -> None:
     def body(b: Builder, i: ir.Value, t: list[ir.TensorParam]) -> None:
         x = b.load(t[0], rows(b, 0))
         b.store(t[stored], rows(b, i), b.add(x, 1.0))

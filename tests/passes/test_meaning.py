@@ -73,7 +73,9 @@ def test_random_texts(number: int) -> None:
         verify(state, stage)
         actual = arranged(arguments, variant)
         reference.run(state, actual, on_print=lambda text, block: None)
-        if not expected or stage == "choose_contractions":  # where products get the rounding that they are computed with
+        if (
+            not expected or stage == "choose_contractions"
+        ):  # where products get the rounding that they are computed with
             expected = actual
             continue
         for t in kernel.tensors:

@@ -17,7 +17,11 @@ from phobos.passes.facts import ScalarFacts
 from phobos.target import get_target
 
 SPEC = Specialization(dim_multiple=(("N", 16), ("M", 16)))
-TWO = "@grid(4)\nkernel k(X: tensor<f32>[M, N], Y: tensor<f32>[M, N], Z: tensor<f32>[M, N]) {\n  let r = ctx.block.x * 8\n"
+TWO = (
+    "@grid(4)\n"
+    "kernel k(X: tensor<f32>[M, N], Y: tensor<f32>[M, N], Z: tensor<f32>[M, N]) {\n"
+    "  let r = ctx.block.x * 8\n"
+)
 
 
 def placed(body: str, head: str = TWO) -> tuple[KernelIR, placement.Placement]:
@@ -34,7 +38,9 @@ def layouts(body: str, threads: int = 128, head: str = TWO) -> tuple[KernelIR, M
 
 def result(kernel: KernelIR, kind: type, fn: str | None = None) -> Value:
     return next(
-        op.result for op in kernel_ops(kernel) if isinstance(op, kind) and (fn is None or getattr(op, "fn", None) == fn) and op.result.is_tile
+        op.result
+        for op in kernel_ops(kernel)
+        if isinstance(op, kind) and (fn is None or getattr(op, "fn", None) == fn) and op.result.is_tile
     )
 
 
@@ -43,7 +49,11 @@ LOAD = "  let x: tile<f32>[8, 16] = X[r :+ 8, 0 :+ 16]\n"
 
 def test_masks_of_positions_are_inlined_for_every_reader() -> None:
     kernel, place = placed(
-        LOAD + "  let m = iota(1, 16) + r < N - 3\n  let y = where(m, x, 0.0)\n  Y[r :+ 8, 0 :+ 16] = y\n  Z[r :+ 8, 0 :+ 16] = where(m, y * x, 1.0)"
+        LOAD
+        + "  let m = iota(1, 16) + r < N - 3\n"
+          "  let y = where(m, x, 0.0)\n"
+          "  Y[r :+ 8, 0 :+ 16] = y\n"
+          "  Z[r :+ 8, 0 :+ 16] = where(m, y * x, 1.0)"
     )
     assert result(kernel, Compute, "lt") in place.inlined
     assert len(place.readers[result(kernel, Compute, "lt")]) == 2
@@ -56,7 +66,9 @@ def test_arithmetic_with_one_reader_is_inlined_into_it() -> None:
 
 
 def test_work_is_not_repeated_for_several_readers() -> None:
-    kernel, place = placed(LOAD + "  let e = exp(x)\n  let b = e < x\n  Y[r :+ 8, 0 :+ 16] = where(b, x, 0.0) + rowsum(where(b, 1.0, x))")
+    kernel, place = placed(
+        LOAD + "  let e = exp(x)\n  let b = e < x\n  Y[r :+ 8, 0 :+ 16] = where(b, x, 0.0) + rowsum(where(b, 1.0, x))"
+    )
     assert result(kernel, Compute, "exp") in place.inlined, "it has one reader"
     assert result(kernel, Compute, "lt") not in place.inlined, "which has two: exp would run twice"
 
@@ -93,7 +105,12 @@ def test_operands_are_staged_only_if_products_alone_read_them() -> None:
 
 
 def test_products_accumulate_where_they_are_added() -> None:
-    kernel, place = placed(PRODUCT + "  var acc: tile<f32>[16, 16] = 0.0\n  for i in range(4) { acc += dot(a, Z[i :+ 16, 0 :+ 16]) }\n  Y[r :+ 16, 0 :+ 16] = acc")
+    kernel, place = placed(
+        PRODUCT
+        + "  var acc: tile<f32>[16, 16] = 0.0\n"
+          "  for i in range(4) { acc += dot(a, Z[i :+ 16, 0 :+ 16]) }\n"
+          "  Y[r :+ 16, 0 :+ 16] = acc"
+    )
     assert place.deferred == {result(kernel, Dot)}
     assert result(kernel, Compute, "add") not in place.inlined
     kernel, place = placed(PRODUCT + "  let p = dot(a, b)\n  Y[r :+ 16, 0 :+ 16] = p + 1.0\n  Z[r :+ 16, 0 :+ 16] = p")
@@ -101,7 +118,10 @@ def test_products_accumulate_where_they_are_added() -> None:
 
 
 def test_last_use_counts_where_inlined_readers_stand() -> None:
-    kernel, place = placed(LOAD + "  let s = rowsum(x)\n  let b = broadcast(s, 8, 16)\n  Z[r :+ 8, 0 :+ 16] = x\n  Y[r :+ 8, 0 :+ 16] = b * x")
+    kernel, place = placed(
+        LOAD
+        + "  let s = rowsum(x)\n  let b = broadcast(s, 8, 16)\n  Z[r :+ 8, 0 :+ 16] = x\n  Y[r :+ 8, 0 :+ 16] = b * x"
+    )
     last = place.last_uses(kernel.body)
     s = result(kernel, Reduce)
     assert s in last
@@ -113,7 +133,9 @@ def test_last_use_counts_where_inlined_readers_stand() -> None:
 
 
 def test_values_joined_by_arithmetic_share_a_layout() -> None:
-    kernel, found = layouts(LOAD + "  let y: tile<f32>[8, 16] = Z[r :+ 8, 0 :+ 16]\n  Y[r :+ 8, 0 :+ 16] = x * y + exp(x)")
+    kernel, found = layouts(
+        LOAD + "  let y: tile<f32>[8, 16] = Z[r :+ 8, 0 :+ 16]\n  Y[r :+ 8, 0 :+ 16] = x * y + exp(x)"
+    )
     same = {found[v] for v in found if v.shape == (8, 16)}
     assert len(same) == 1
     assert next(iter(same)).contiguous_run(1) == 4, "16-byte accesses"
@@ -121,7 +143,12 @@ def test_values_joined_by_arithmetic_share_a_layout() -> None:
 
 def test_loops_and_branches_keep_a_layout() -> None:
     kernel, found = layouts(
-        LOAD + "  var y = x\n  for i in range(4) {\n    if i == 2 { y = x + 1.0 } else { y = y * 2.0 }\n  }\n  Y[r :+ 8, 0 :+ 16] = y"
+        LOAD
+        + "  var y = x\n"
+          "  for i in range(4) {\n"
+          "    if i == 2 { y = x + 1.0 } else { y = y * 2.0 }\n"
+          "  }\n"
+          "  Y[r :+ 8, 0 :+ 16] = y"
     )
     assert len({found[v] for v in found if v.shape == (8, 16)}) == 1
 
@@ -144,7 +171,11 @@ def test_values_adopt_the_accumulator_of_their_product() -> None:
 @pytest.mark.parametrize("threads", [32, 96, 128, 256])
 def test_every_tile_has_a_layout_of_its_shape(threads: int) -> None:
     kernel, found = layouts(
-        LOAD + "  let t = transpose(x)\n  let g = cumsum(t)\n  let i: tile<i32>[16] = iota(0)\n  Y[r :+ 8, 0 :+ 16] = transpose(gather(g, i)) + colsum(x)",
+        LOAD
+        + "  let t = transpose(x)\n"
+          "  let g = cumsum(t)\n"
+          "  let i: tile<i32>[16] = iota(0)\n"
+          "  Y[r :+ 8, 0 :+ 16] = transpose(gather(g, i)) + colsum(x)",
         threads=threads,
     )
     tiles = {v for op in kernel_ops(kernel) for v in op.defined() if v.is_tile}

@@ -1,4 +1,5 @@
-"""pack_shared and place_barriers against walks through the schedule: no byte is lost, no hazard is left, no barrier is idle."""
+"""pack_shared and place_barriers against walks through the schedule: no byte is lost, no hazard is left, no barrier is
+idle."""
 
 from __future__ import annotations
 
@@ -60,7 +61,11 @@ def _kernel(source: str) -> tuple[KernelIR, Specialization, str, int | None]:
         kernel = harness.case_ir(_ONE[source])
         return kernel, harness.specialization(kernel, harness.case_arguments(_ONE[source])), "sm_90a", None
     kind, seed = source.split()
-    makers: dict[str, Callable[[int], Case]] = {"generate": generate, "product": product_case, "attention": attention_case}
+    makers: dict[str, Callable[[int], Case]] = {
+        "generate": generate,
+        "product": product_case,
+        "attention": attention_case,
+    }
     case = makers[kind](int(seed))
     try:
         kernel = kernel_of(case.text)
@@ -146,7 +151,9 @@ def test_no_barrier_is_idle(source: str, tight: bool) -> None:
         pytest.skip("the barriers of a ring are its own")
     barriers = [x for x in s.walk(schedule.body) if isinstance(x, s.Barrier)]
     for barrier in barriers:
-        analysis = place_barriers._Analysis(replace(schedule, body=_without(schedule.body, barrier)), set(), insert=False)
+        analysis = place_barriers._Analysis(
+            replace(schedule, body=_without(schedule.body, barrier)), set(), insert=False
+        )
         analysis.run()
         assert analysis.conflicts, f"line {barrier.span.line}: {barrier.reasons}"
 

@@ -103,7 +103,11 @@ def test_constants_of_different_type_or_sign_are_different() -> None:
     out = b.tensor("Y", "f32", "N")
     for n, value in enumerate((0.0, -0.0, 1.0, float("nan"), float("nan"))):
         b.store(out, [b.at(n)], b.constant(value, "f32"))
-    kept = [op.value for op in kernel_ops(simplified(b.finish())) if isinstance(op, ir.Constant) and op.result.dtype is DType.F32]
+    kept = [
+        op.value
+        for op in kernel_ops(simplified(b.finish()))
+        if isinstance(op, ir.Constant) and op.result.dtype is DType.F32
+    ]
     assert [repr(v) for v in kept] == ["0.0", "-0.0", "1.0", "nan"]
 
 

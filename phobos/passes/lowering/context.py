@@ -21,9 +21,9 @@ from phobos.passes.facts import ScalarFacts
 from phobos.passes.placement import Placement
 from phobos.source import Span
 
-# With 32-bit positions an extent is below 2^31 - 2^16, and a tile is shorter than 2^16 along an axis: what begins that
-# far before the largest position lies past every end.
-TILE_MARGIN = 1 << 16
+# With 32-bit positions an extent is below 2^31 - 2^20, and no tile has more than 2^20 elements: what begins that far
+# before the largest position lies past every end.
+TILE_MARGIN = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,8 @@ class Lowering:
 
     def __init__(
         self, kernel: KernelIR, spec: Specialization, facts: ScalarFacts, placement: Placement,
-        layouts: Mapping[Value, RegisterLayout], plans: Mapping[Dot, ContractionPlan], threads: int, debug: bool, fast: bool,
+        layouts: Mapping[Value, RegisterLayout], plans: Mapping[Dot, ContractionPlan], threads: int, debug: bool,
+        fast: bool,
     ):  # fmt: skip
         self.kernel, self.spec, self.facts, self.placement = kernel, spec, facts, placement
         self.layouts, self.plans, self.threads, self.debug, self.fast = layouts, plans, threads, debug, fast

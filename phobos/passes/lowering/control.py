@@ -145,7 +145,13 @@ def _set(ctx: Lowering, place: Place, value: Expr, span: Span) -> None:
 
 
 def _body(
-    ctx: Lowering, block: Block, params: tuple[Value, ...], places: tuple[Place, ...], span: Span, lower: LowerBlock, loops: list[Loop]
+    ctx: Lowering,
+    block: Block,
+    params: tuple[Value, ...],
+    places: tuple[Place, ...],
+    span: Span,
+    lower: LowerBlock,
+    loops: list[Loop],
 ) -> tuple[Stmt, ...]:
     with ctx.collect() as out:
         ctx.enter(block, loop=True)

@@ -10,7 +10,6 @@ from phobos.ir.scheduled import Contract, Map, MoveRegisters, ReadShared, WriteS
 from phobos.ir.storage import (
     Apply,
     Buffer,
-    BufferRef,
     Convert,
     Expr,
     Fragment,
@@ -18,8 +17,8 @@ from phobos.ir.storage import (
     Literal,
     Opaque,
     Position,
-    expr_walk,
     Special,
+    expr_walk,
 )
 from phobos.ir.tile import Broadcast, Cast, Compute, Constant, Dot, GridSize, Iota, Op, ProgramId, Value
 from phobos.ir.types import DType
@@ -29,7 +28,9 @@ from phobos.passes.lowering import opaque
 from phobos.passes.lowering.context import Lowering, Place, integer, operand_places
 from phobos.source import Span
 
-_FAST = frozenset({"exp", "exp2", "log", "log2", "sin", "cos", "tanh", "sigmoid", "div", "rsqrt", "sqrt", "pow", "erf", "gelu"})
+_FAST = frozenset(
+    {"exp", "exp2", "log", "log2", "sin", "cos", "tanh", "sigmoid", "div", "rsqrt", "sqrt", "pow", "erf", "gelu"}
+)
 
 
 def _approximate(ctx: Lowering, op: Compute) -> bool:
@@ -104,14 +105,21 @@ def fragment_as(ctx: Lowering, v: Value, layout: RegisterLayout, span: Span) -> 
 
 
 def convert(ctx: Lowering, source: Fragment, layout: RegisterLayout, hint: str, span: Span) -> Fragment:
-    """A change of layout: by moving registers where every thread already has what it needs, else through shared memory."""
+    """A change of layout: by moving registers where every thread already has what it needs, else through shared
+    memory."""
     moves = register_moves(source.layout, layout)
     target = ctx.new_fragment(hint, source.dtype, layout)
     subject = f"{hint}: {source.layout} to {layout}"
     if moves is not None:
         ctx.emit(MoveRegisters(span=span, target=target, source=source, moves=moves))
         ctx.decisions.append(
-            Decision(stage="conversion", subject=subject, choice="registers", reason="no thread lacks an element", line=span.line)
+            Decision(
+                stage="conversion",
+                subject=subject,
+                choice="registers",
+                reason="no thread lacks an element",
+                line=span.line,
+            )
         )
         return target
     wide = min(source.layout.contiguous_run(layout.rank - 1), layout.contiguous_run(layout.rank - 1)) > 1

@@ -77,8 +77,8 @@ from phobos.source import Span
 
 
 def global_view(ctx: Lowering, view: View, layout: RegisterLayout | None, transposed: bool = False) -> GlobalView:
-    """The view with its positions as expressions; `layout` distributes the tile (None for one element). `transposed`: the
-    tile has the view's last two axes exchanged."""
+    """The view with its positions as expressions; `layout` distributes the tile (None for one element). `transposed`:
+    the tile has the view's last two axes exchanged."""
     tile_axes = list(range(len(view.shape)))
     if transposed:
         tile_axes[-2:] = reversed(tile_axes[-2:])
@@ -174,8 +174,8 @@ def store(ctx: Lowering, op: Store) -> None:
 
 
 def _widened(ctx: Lowering, op: Store, source: Fragment) -> Fragment:
-    """The tile redistributed for 16-byte stores, if it lies in an instruction's layout that allows only narrow ones. A pass
-    through shared memory costs less than the partly filled sectors (10 % of a half-precision GEMM on an H200)."""
+    """The tile redistributed for 16-byte stores, if it lies in an instruction's layout that allows only narrow ones. A
+    pass through shared memory costs less than the partly filled sectors (10 % of a half-precision GEMM on an H200)."""
     layout, item = source.layout, source.dtype.bytes
     vector = 1 if ctx.kernel.options.vectorize == "off" else ctx.facts.vector(op.view)
     run = layout.contiguous_run(layout.rank - 1)
@@ -199,7 +199,9 @@ def atomic(ctx: Lowering, op: Atomic) -> None:
     if not op.values[0].is_tile:
         scratch = None
         if op.result is not None:
-            scratch = ctx.new_buffer(f"{op.result.name}_x", op.result.dtype, SharedLayout.row_major((1,), op.result.dtype.bytes))
+            scratch = ctx.new_buffer(
+                f"{op.result.name}_x", op.result.dtype, SharedLayout.row_major((1,), op.result.dtype.bytes)
+            )
         values = tuple(ctx.scalar(v) for v in op.values)
         view = global_view(ctx, op.view, None)
         ctx.emit(AtomicScalar(span=op.span, kind=op.kind, view=view, values=values, scratch=scratch))
@@ -334,7 +336,9 @@ def cat(ctx: Lowering, op: Cat) -> None:
     _take(ctx, v, buffer, positions(len(v.shape)), None, op.span)
 
 
-def _slice_positions(ctx: Lowering, axes: tuple[AxisIndex, ...], shape: tuple[int, ...]) -> tuple[tuple[Expr, ...], Expr | None]:
+def _slice_positions(
+    ctx: Lowering, axes: tuple[AxisIndex, ...], shape: tuple[int, ...]
+) -> tuple[tuple[Expr, ...], Expr | None]:
     """Positions in the big tile for a position in the slice, and where they are inside it."""
     at: list[Expr] = []
     guard: Expr | None = None
@@ -418,5 +422,7 @@ def debug(ctx: Lowering, op: Op) -> None:
     elif isinstance(op, Assert):
         c = op.condition
         ctx.emit(
-            AssertStmt(span=op.span, condition=as_fragment(ctx, c, op.span) if c.is_tile else ctx.scalar(c), text=op.text)
+            AssertStmt(
+                span=op.span, condition=as_fragment(ctx, c, op.span) if c.is_tile else ctx.scalar(c), text=op.text
+            )
         )

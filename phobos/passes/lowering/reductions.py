@@ -36,7 +36,14 @@ def reduce(ctx: Lowering, op: Reduce) -> None:
     partial = op.partial and keeps_parts(ctx, op)
     ctx.emit(
         ReduceRegisters(
-            span=op.span, targets=targets, value=value, layout=layout, axes=axes, kind=op.kind, combine=combine, init=init,
+            span=op.span,
+            targets=targets,
+            value=value,
+            layout=layout,
+            axes=axes,
+            kind=op.kind,
+            combine=combine,
+            init=init,
             lanes=not partial,
         )  # fmt: skip
     )
@@ -85,7 +92,9 @@ def sum_parts(ctx: Lowering, op: SumParts) -> None:
         reason = "its registers do not lie as those of the reduction"
         choice = "whole in every iteration after all"
         subject = f"row sum {op.operand.name}"
-        ctx.decisions.append(Decision(stage="algebra", subject=subject, choice=choice, reason=reason, line=source.span.line))
+        ctx.decisions.append(
+            Decision(stage="algebra", subject=subject, choice=choice, reason=reason, line=source.span.line)
+        )
         return
     layout, axes = _parts_layout(ctx.layout(source.operand), source.axis), (source.axis,)
     target = ctx.new_fragment(op.result.name, fragment.dtype, fragment.layout)
