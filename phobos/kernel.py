@@ -253,7 +253,8 @@ class Kernel:
                 if consts.setdefault(name, value) != value:
                     raise CompileError(
                         Diagnostic(
-                            code="PH0607", message=f"const {name!r} is given twice: {consts[name]!r}, in config {value!r}"
+                            code="PH0607",
+                            message=f"const {name!r} is given twice: {consts[name]!r}, in config {value!r}",
                         )
                     )
         # A searched name that is also a dim is not free: the shape decides it.
@@ -477,20 +478,21 @@ class Kernel:
         emulator: bool = False,
         **kwargs: Any,
     ) -> "Trace":
-        """A run to look at step by step; needs no GPU. Shows itself in a notebook, and `save("trace.html")` writes a page.
+        """A run to look at step by step; needs no GPU. Shows itself in a notebook, and
+        `save("trace.html")` writes a page.
 
         Takes the arguments of a call, which stay as they are; where tensors are left out they are random and small, of
-        extents `dims` and types `dtypes` where given. `config`: values of @autotune names, the smallest ones that compile
-        where left out; `compare`: changes to it for a second trace beside the first. `emulator`: records the addresses
-        of a run on the emulator and says whether they are those of the layouts.
+        extents `dims` and types `dtypes` where given. `config`: values of @autotune names, the smallest ones that
+        compile where left out; `compare`: changes to it for a second trace beside the first. `emulator`: records the
+        addresses of a run on the emulator and says whether they are those of the layouts.
 
         Raises CompileError and LaunchError as a call does; LaunchError PH1020 for a run too long to look at.
         """
         from phobos.trace.api import trace_kernel
 
         return trace_kernel(
-            self._frontend, self._info, args, kwargs, config=config, compare=compare, dims=dims, dtypes=dtypes, arch=arch,
-            emulator=emulator,
+            self._frontend, self._info, args, kwargs,
+            config=config, compare=compare, dims=dims, dtypes=dtypes, arch=arch, emulator=emulator,
         )  # fmt: skip
 
     def _compile(

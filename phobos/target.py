@@ -45,13 +45,25 @@ STATIC_SHARED_LIMIT = 48 * 1024
 _TARGETS = {
     t.arch: t
     for t in (
-        Target(arch="sm_75", capability=(7, 5), shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024, blocks_per_sm=16),
+        Target(
+            arch="sm_75", capability=(7, 5),
+            shared_per_block=65536, shared_per_sm=65536, threads_per_sm=1024, blocks_per_sm=16,
+        ),
         Target(arch="sm_80", capability=(8, 0), shared_per_block=166912, shared_per_sm=167936),
-        Target(arch="sm_86", capability=(8, 6), shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536, blocks_per_sm=16),
-        Target(arch="sm_89", capability=(8, 9), shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536, blocks_per_sm=24),
+        Target(
+            arch="sm_86", capability=(8, 6),
+            shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536, blocks_per_sm=16,
+        ),
+        Target(
+            arch="sm_89", capability=(8, 9),
+            shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536, blocks_per_sm=24,
+        ),
         Target(arch="sm_90a", capability=(9, 0), shared_per_block=232448, shared_per_sm=233472),
         Target(arch="sm_100a", capability=(10, 0), shared_per_block=232448, shared_per_sm=233472),
-        Target(arch="sm_120a", capability=(12, 0), shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536, blocks_per_sm=24),
+        Target(
+            arch="sm_120a", capability=(12, 0),
+            shared_per_block=101376, shared_per_sm=102400, threads_per_sm=1536, blocks_per_sm=24,
+        ),
     )
 }
 ARCHITECTURES: tuple[str, ...] = tuple(_TARGETS)

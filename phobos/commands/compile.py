@@ -63,7 +63,8 @@ def summary(request: Request, *, as_json: bool) -> str:
         seconds = time.perf_counter() - begin
         print_diagnostics(compiled.warnings, kernel.source)
         if as_json:
-            found.append({**compiled.to_json(), "file": frontend.source.name, "cached": binary.from_cache, "seconds": seconds})
+            run = {"file": frontend.source.name, "cached": binary.from_cache, "seconds": seconds}
+            found.append({**compiled.to_json(), **run})
         else:
             parts.append(_text(frontend.source.name, compiled, seconds))
     return "\n\n".join(parts) if not as_json else json.dumps(found[0] if len(found) == 1 else found, indent=2)

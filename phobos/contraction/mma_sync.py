@@ -1,9 +1,10 @@
 """Contractions by warp-level tensor-core instructions (m16n8k16 and relatives) with known fragment layouts.
 
-A warp owns mt x nt fragments of 16 x 8 results. Operands come from shared memory by matrix loads, whose eight rows of 16
-bytes start in eight different bank groups because rows are an odd number of 16-byte chunks apart. A left operand that an
-earlier product left in registers is packed in place: the accumulator fragments of two neighbouring column tiles are the
-left fragment of one step along k (g = lane / 4, t = lane % 4: rows g and g + 8, columns 2t, 2t + 1 of both tiles).
+A warp owns mt x nt fragments of 16 x 8 results. Operands come from shared memory by matrix loads, whose eight rows
+of 16 bytes start in eight different bank groups because rows are an odd number of 16-byte chunks apart. A left operand
+that an earlier product left in registers is packed in place: the accumulator fragments of two neighbouring column
+tiles are the left fragment of one step along k (g = lane / 4, t = lane % 4: rows g and g + 8,
+columns 2t, 2t + 1 of both tiles).
 
 Fragment layouts: PTX ISA, "Matrix Fragments for mma.m16n8k16 / m16n8k8 / m16n8k32".
 """
@@ -23,8 +24,8 @@ from phobos.layout.text import TextWriter
 name = "mma"
 _MAX_ACCUMULATORS = 128
 _PRODUCT = 8.0  # cycles of an SM quarter for one instruction: 6.5 measured in the best loops on an H200
-# Cycles of an SM quarter per column tile of the right operand: its matrix loads share one pipe with three other quarters
-# (64 rows in four warps at D = 128 on an H200: 1.6 times the time of 128 rows, twice the loads a product).
+# Cycles of an SM quarter per column tile of the right operand: its matrix loads share one pipe with three other
+# quarters (64 rows in four warps at D = 128 on an H200: 1.6 times the time of 128 rows, twice the loads a product).
 _MATRIX_LOAD = 14.0
 # operand dtype in shared memory -> (helper, k of one instruction)
 _INSTRUCTIONS = {
@@ -38,7 +39,8 @@ _KINDS = {"f16": DType.F16, "bf16": DType.BF16, "tf32": DType.F32}  # roundings 
 
 
 def accumulator_layout(m: int, n: int, wm: int, wn: int) -> RegisterLayout:
-    """The result of wm x wn warps, each with fragments of 16 x 8: registers (column pair, row half, column tile, row tile)."""
+    """The result of wm x wn warps, each with fragments of 16 x 8: registers (column pair, row half, column tile, row
+    tile)."""
     mt, nt = m // (16 * wm), n // (8 * wn)
     reg = [Digit(1, 2, 1), Digit(0, 2, 8)]
     if nt > 1:
@@ -67,7 +69,8 @@ class MmaPlan(ContractionPlan):
         return 2 * (4 * self.mt + 2 * self.nt) if self.ahead else 4 * self.mt + 4
 
     def emit(
-        self, out: TextWriter, accumulator: str, a: str, b: str, *, a_in_registers: bool = False, a_name: str | None = None
+        self, out: TextWriter, accumulator: str, a: str, b: str, *,
+        a_in_registers: bool = False, a_name: str | None = None,
     ) -> None:  # fmt: skip
         fragments = _Fragments(self, "a_reg", "b_reg", a, a_in_registers)
         steps = self.steps
@@ -242,7 +245,8 @@ class _Fragments:
         if self._single_words:
             for word, row in enumerate((0, 4)):
                 name = f"b{word}"
-                out.line(f"const float {name} = b_tile[{step} * {self.depth * pitch} + {row * pitch} + j * 8];", memory=True)
+                at = f"{step} * {self.depth * pitch} + {row * pitch} + j * 8"
+                out.line(f"const float {name} = b_tile[{at}];", memory=True)
                 out.line(f"{target}[{word}] = ph_bits<unsigned>({name});")
             return
         load = f"ph_ldmatrix_x{self.b_words}{'_trans' if self.trans else ''}"
@@ -328,7 +332,8 @@ def _splits(query: ContractionQuery) -> list[tuple[int, int]]:
 
 
 def _ahead(query: ContractionQuery, mt: int, nt: int) -> bool:
-    """Two sets of fragments hide the latency of matrix loads, if registers allow (beside an online softmax they do not)."""
+    """Two sets of fragments hide the latency of matrix loads, if registers allow (beside an online softmax they do
+    not)."""
     if query.options.overlap != "auto":
         return query.options.overlap == "on"
     return not query.whole_rows and 4 * mt * nt + 2 * (4 * mt + 2 * nt) <= 200
@@ -351,7 +356,8 @@ def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
     out = []
     for wm, wn in _splits(query):
         mt, nt = query.m // (16 * wm), query.n // (8 * wn)
-        # Cycles of an SM quarter for one step of k: products, and matrix loads through the shared pipe of four quarters.
+        # Cycles of an SM quarter for one step of k: products, and matrix loads through the shared pipe of four
+        # quarters.
         a_loads = 0.0 if query.a_computed and wn == 1 and dtype is not DType.F32 else 16.0 * mt
         cost = (mt * nt * _PRODUCT + a_loads + _MATRIX_LOAD * nt) * query.k / depth
         in_registers = query.a_computed and wn == 1 and dtype in (DType.F16, DType.BF16)

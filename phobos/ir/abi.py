@@ -57,7 +57,8 @@ class TensorArg:
 
 @dataclass(frozen=True, kw_only=True)
 class ScalarArg:
-    """A scalar by value. C type: float f32 (also for f16/bf16 as their 16-bit struct), double, int, unsigned, long long, bool."""
+    """A scalar by value. C type: float f32 (also for f16/bf16 as their 16-bit struct), double, int, unsigned, long
+    long, bool."""
 
     name: str
     dtype: DType

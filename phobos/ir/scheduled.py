@@ -64,10 +64,10 @@ class GlobalView:
     """A view of a tensor parameter. `vector`: elements per access that are provably aligned, in one bounds check,
     and contiguous along the last tile axis.
 
-    For hazard analysis: `key` is equal for views of the same positions in one iteration of all loops around; `spans` has
-    (base, offset, length) per tensor axis, positions being base + offset .. + length with equal bases comparable (base
-    None: absolute; length 0: unknown); `varies` names the loop indexes that positions may depend on ("carried" for
-    anything else that changes between iterations), `distinct` those that alone decide about an axis, so that other
+    For hazard analysis: `key` is equal for views of the same positions in one iteration of all loops around; `spans`
+    has (base, offset, length) per tensor axis, positions being base + offset .. + length with equal bases comparable
+    (base None: absolute; length 0: unknown); `varies` names the loop indexes that positions may depend on ("carried"
+    for anything else that changes between iterations), `distinct` those that alone decide about an axis, so that other
     iterations touch other positions.
     """
 
@@ -173,8 +173,8 @@ class GlobalToShared(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AsyncCopy(Stmt):
-    """Starts the copy of a view into stage `stage` of a ring; masked elements become zero. `ahead`: inside the loop that
-    reads the ring, so that the loop's own wait and barrier order it."""
+    """Starts the copy of a view into stage `stage` of a ring; masked elements become zero. `ahead`: inside the loop
+    that reads the ring, so that the loop's own wait and barrier order it."""
 
     buffer: Buffer
     view: GlobalView
@@ -197,8 +197,8 @@ class AsyncWait(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WriteShared(Stmt):
-    """buffer[at(position)] = source, for owned positions where `guard` holds. `stage`: into that stage of a ring, ahead of
-    the iteration that reads it and ordered by its loop's own barrier."""
+    """buffer[at(position)] = source, for owned positions where `guard` holds. `stage`: into that stage of a ring,
+    ahead of the iteration that reads it and ordered by its loop's own barrier."""
 
     buffer: Buffer
     source: Fragment

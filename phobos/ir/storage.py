@@ -53,7 +53,8 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Opaque:
-    """Accumulators of a product in registers that only its instructions can name elements of: no expression reads them."""
+    """Accumulators of a product in registers that only its instructions can name elements of: no expression reads
+    them."""
 
     name: str
     plan: "OpaquePlan"

@@ -290,8 +290,8 @@ class Insert(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Load(Op):
-    """Reads a view of a tensor now. Masked positions give `fill`. Scalar result where no axis is left. `transposed`: the
-    result has the last two axes of the view exchanged (a pass makes such loads, the checker does not)."""
+    """Reads a view of a tensor now. Masked positions give `fill`. Scalar result where no axis is left. `transposed`:
+    the result has the last two axes of the view exchanged (a pass makes such loads, the checker does not)."""
 
     result: Value
     view: View
@@ -417,7 +417,8 @@ class For(Op):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class While(Op):
-    """`condition` block: params carried, Yield of one bool. `body`: params carried, Yield of the next carried values."""
+    """`condition` block: params carried, Yield of one bool. `body`: params carried, Yield of the next carried
+    values."""
 
     results: tuple[Value, ...]
     inits: tuple[Value, ...]

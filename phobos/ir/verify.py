@@ -165,7 +165,8 @@ class _Checker:
                 steps = [source.result, *(v for op in (*chain, total) for v in op.defined())]
                 if len(readers.get(param, [])) != 1 or any(len(readers[v]) != 1 for v in steps):
                     self.report(total, f"parts of the sum {self.name(param)} are read where they count as the sum")
-                if any(not isinstance(op, ir.Compute) or op.fn != "mul" or op.result not in total.operands() for op in chain):
+                scales = [op for op in chain if isinstance(op, ir.Compute) and op.fn == "mul"]
+                if len(scales) < len(chain) or any(op.result not in total.operands() for op in scales):
                     self.report(total, f"parts of the sum {self.name(param)} are not only scaled and added to")
                 if any(not isinstance(op, ir.SumParts) for op in readers.get(result, [])):
                     self.report(loop, f"{self.name(result)} is read in parts after the loop")
@@ -179,7 +180,8 @@ class _Checker:
                 self.report(op, "a partial sum that no loop adds up")
             elif isinstance(op, ir.SumParts):
                 before = defs.get(op.operand)
-                if not isinstance(before, ir.For) or partial_sum(before, before.results.index(op.operand), defs) is None:
+                number = before.results.index(op.operand) if isinstance(before, ir.For) else 0
+                if not isinstance(before, ir.For) or partial_sum(before, number, defs) is None:
                     self.report(op, f"{self.name(op.operand)} is no partial sum")
 
     def terminator(self, op: ir.Op, context: _Context) -> None:

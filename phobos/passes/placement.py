@@ -14,6 +14,8 @@ from phobos.ir.tile import Block, Broadcast, Cast, Compute, Dot, Iota, KernelIR,
 from phobos.ir.walk import definitions, kernel_ops, uses, walk, walk_blocks
 
 _MOST_FREE = 16  # operations: more of them are no longer free for each reader
+# Operations inside each other in one expression: compilers stop at some depth of parentheses, and so does Python.
+DEEPEST = 64
 _CHEAP = frozenset({"add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "neg"})
 
 
@@ -53,22 +55,25 @@ def analyse(kernel: KernelIR) -> Placement:
     deferred: set[Value] = set()
     staged: set[Value] = set()
     work: dict[Value, int] = {}  # operations of free values
+    depth: dict[Value, int] = {}  # of the expressions of inlined values
     for op in kernel_ops(kernel):
         for v in op.defined():
             if not v.is_tile:
                 continue
             who = readers.get(v, [])
             amount = 1 + sum(work.get(a, 0) for a in op.operands())
+            height = 1 + max((depth.get(a, 0) for a in op.operands()), default=0)
             if _free(op, work) and (amount <= _MOST_FREE or isinstance(op, (Iota, Broadcast))):
                 inlined.add(v)
-                work[v] = amount
+                work[v], depth[v] = amount, height
             elif isinstance(op, (Compute, Cast)) and len(who) == 1 and home[who[0]] is home[op]:
                 reader = who[0]
                 same_shape = isinstance(reader, (Compute, Cast)) and reader.result.shape == v.shape
                 if any(a in deferred for a in op.operands()):
                     continue  # the product accumulates in its registers
-                if same_shape or isinstance(reader, Reduce):
+                if (same_shape or isinstance(reader, Reduce)) and height < DEEPEST:
                     inlined.add(v)
+                    depth[v] = height
             elif isinstance(op, Load) and who and all(_is_operand(r, v) for r in who):
                 staged.add(v)
             elif isinstance(op, Dot) and len(who) == 1 and home[who[0]] is home[op]:

@@ -418,7 +418,8 @@ def _plain(value: Any, name: str) -> int | float | bool:
 
 
 def _reject(value: Any, name: str) -> float:
-    raise _fail("PH0716", f"argument {name!r} is a scalar of the kernel, but {_article(type(value).__name__)} was passed")
+    given = _article(type(value).__name__)
+    raise _fail("PH0716", f"argument {name!r} is a scalar of the kernel, but {given} was passed")
 
 
 def bf16_bits(value: float) -> int:

@@ -39,7 +39,8 @@ def run_reference(
     blocks = grid_of(configured.facts, call, grid)
     if 0 in blocks:
         return
-    # The kinds of products are the compiler's choice for the target at hand: what the reference rounds, the device rounds.
+    # The kinds of products are the compiler's choice for the target at hand: what the reference rounds, the device
+    # rounds.
     kernel = with_kinds(frontend.ir(configured.request), target)
     reference.run(kernel, {**host_arrays, **call.scalars}, grid=blocks, source=frontend.source)
 

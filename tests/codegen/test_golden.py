@@ -1,5 +1,5 @@
-"""The text and the schedule of three examples. PHOBOS_UPDATE_GOLDEN=1 rewrites the goldens, so that a change is a diff to
-review."""
+"""The text and the schedule of three examples. PHOBOS_UPDATE_GOLDEN=1 rewrites the goldens, so that a change is a
+diff to review."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ def compare(path: Path, text: str) -> None:
 
 @pytest.mark.parametrize("file, kernel, config", CASES, ids=[kernel for _, kernel, _ in CASES])
 def test_text(file: str, kernel: str, config: tuple[tuple[str, int], ...]) -> None:
-    compare(GOLDEN / "codegen" / f"{kernel}.cu", harness.build(harness.kernel_ir(file, kernel, config), file).body + "\n")
+    program = harness.build(harness.kernel_ir(file, kernel, config), file)
+    compare(GOLDEN / "codegen" / f"{kernel}.cu", program.body + "\n")
 
 
 @pytest.mark.parametrize("file, kernel, config", CASES, ids=[kernel for _, kernel, _ in CASES])

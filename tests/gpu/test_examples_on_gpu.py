@@ -1,6 +1,7 @@
 """Every example on the device, at the small whole and ragged sizes of the emulator's suite, against the same oracle.
 
-Run under the toolkit's checkers too: `compute-sanitizer --tool memcheck|racecheck python -m pytest tests/gpu/test_examples_on_gpu.py`.
+Run under the toolkit's checkers too: `compute-sanitizer --tool memcheck|racecheck python -m pytest
+tests/gpu/test_examples_on_gpu.py`.
 """
 
 from __future__ import annotations
@@ -20,5 +21,6 @@ def test_example(case: Case) -> None:
     before = harness.make_arguments(case.kernel, dict(case.sizes), case.dtype, dict(case.scalars))
     after = harness.copy_arguments(before)
     kernel(**after, **dict(case.consts), config=dict(case.config), backend="cuda")
-    rounding = harness.rounding_of(harness.case_ir(case), case.dtype, program=harness.build(harness.case_ir(case), case.file))
+    kernel_ir = harness.case_ir(case)
+    rounding = harness.rounding_of(kernel_ir, case.dtype, program=harness.build(kernel_ir, case.file))
     assert harness.failures(case.kernel, before, after, dict(case.consts), rounding) == []

@@ -1,5 +1,5 @@
-"""Between its two products attention keeps its values in registers, and operands arrive without bank conflicts: shown on
-the addresses that the emulator records, not on the compiler's own layouts."""
+"""Between its two products attention keeps its values in registers, and operands arrive without bank conflicts:
+shown on the addresses that the emulator records, not on the compiler's own layouts."""
 
 from __future__ import annotations
 
