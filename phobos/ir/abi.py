@@ -82,6 +82,9 @@ class StrideArg:
 AbiArg = TensorArg | ScalarArg | DimArg | StrideArg
 
 
+NO_EFFECT = "options"  # the stage of decisions about options that nothing acts on
+
+
 @dataclass(frozen=True, kw_only=True)
 class Decision:
     """One line of the report: what was decided about what, and why; `line` in the kernel text or 0."""

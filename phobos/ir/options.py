@@ -23,6 +23,14 @@ OPTION_WORDS: dict[str, tuple[str, ...]] = {
     "rescale": ("auto", "off"),
     "sums": ("auto", "off"),
 }
+# Values that the language has and no pass acts on yet. They change no result, so they are no errors; the report and a
+# warning say that they have no effect.
+WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
+    "swizzle": ("on",),
+    "roles": ("on",),
+    "persistent": ("on",),
+    "order": ("grouped", "longest"),
+}
 INTEGER_OPTIONS = frozenset({"stages", "index"})
 
 
@@ -46,6 +54,12 @@ class ScheduleOptions:
     peel: str = "auto"
     rescale: str = "auto"
     sums: str = "auto"
+
+    def without_effect(self) -> tuple[tuple[str, str], ...]:
+        """(option, value) of what was asked for and nothing acts on."""
+        return tuple(
+            (name, value) for name, values in WITHOUT_EFFECT.items() if (value := getattr(self, name)) in values
+        )
 
     def non_default(self) -> dict[str, str | int]:
         return {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) != f.default}

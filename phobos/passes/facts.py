@@ -5,7 +5,10 @@ An analysis, not a pass: it changes nothing. All answers are conservative.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from math import gcd
+from typing import Any
 
 from phobos.ir.abi import Specialization
 from phobos.ir.dims import DimBinary, DimConst, DimExpr, DimName
@@ -29,6 +32,33 @@ from phobos.ir.tile import (
 )
 from phobos.ir.types import DType
 from phobos.ir.walk import kernel_ops, walk
+
+
+_DEEPEST = 150
+
+
+def _remembered(unknown: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A method of ScalarFacts that follows definitions: each answer is computed once, or a value that is used twice at
+    each of many steps would be followed 2^steps times; beyond a depth that Python allows the answer is `unknown`
+    (None: the value itself, as base and offset)."""
+
+    def wrap(method: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(method)
+        def ask(self: "ScalarFacts", v: Value, *more: Any) -> Any:
+            key = (method.__name__, v, *more)
+            if key not in self._answers:
+                if self._depth >= _DEEPEST:
+                    return (v, 0) if unknown is None else unknown[0]
+                self._depth += 1
+                try:
+                    self._answers[key] = method(self, v, *more)
+                finally:
+                    self._depth -= 1
+            return self._answers[key]
+
+        return ask
+
+    return wrap
 
 
 def _changing(kernel: KernelIR, overlap: frozenset[str]) -> set[Value]:
@@ -69,9 +99,12 @@ class ScalarFacts:
             old = self._promise.get(p.dim, 1)
             self._promise[p.dim] = old * p.multiple // gcd(old, p.multiple)
         self._multiple: dict[Value, int] = {}
+        self._answers: dict[tuple[Any, ...], Any] = {}
+        self._depth = 0  # of the questions under way
 
     # --- values ----------------------------------------------------------------------------
 
+    @_remembered((None,))
     def constant(self, v: Value) -> int | None:
         """The integer that `v` is, if known."""
         op = self._def.get(v)
@@ -109,6 +142,7 @@ class ScalarFacts:
             self._multiple[v] = self._compute_multiple(v)
         return self._multiple[v]
 
+    @_remembered((1,))
     def _compute_multiple(self, v: Value) -> int:
         if v in self._dim:
             return self.dim_multiple(self._dim[v])
@@ -143,6 +177,7 @@ class ScalarFacts:
                 return m[0] << c if c is not None and 0 <= c < 31 else 1
         return 1
 
+    @_remembered((False,))
     def nonnegative(self, v: Value) -> bool:
         if v in self._dim or (v.dtype.is_integer and not v.dtype.is_signed):
             return True
@@ -209,6 +244,7 @@ class ScalarFacts:
         step = self.advance(v, index)
         return step is not None and abs(step) >= length
 
+    @_remembered(None)
     def base_offset(self, v: Value) -> tuple[Value | None, int]:
         """v as base + constant; base None if v is the constant."""
         c = self.constant(v)
@@ -229,6 +265,7 @@ class ScalarFacts:
                 return base, offset + c
         return v, 0
 
+    @_remembered((None,))
     def advance(self, v: Value, index: Value) -> int | None:
         """By how much `v` grows from one iteration of the loop of `index` to the next; None if not a constant."""
         if v is index:
@@ -267,6 +304,7 @@ class ScalarFacts:
             return False
         return self._covers(self._kernel.grid[axis], dim, factor)
 
+    @_remembered((False,))
     def _at_most_dim(self, v: Value, dim: int | str) -> bool:
         c = self.constant(v)
         if c is not None:
@@ -276,6 +314,7 @@ class ScalarFacts:
         op = self._def.get(v)
         return isinstance(op, Compute) and op.fn == "min" and any(self._at_most_dim(a, dim) for a in op.args)
 
+    @_remembered(((None, 1),))
     def _program_multiple(self, v: Value) -> tuple[int | None, int]:
         op = self._def.get(v)
         if isinstance(op, ProgramId):

@@ -136,9 +136,8 @@ def run(
         kernel, spec, facts, place, layouts, plans, threads, debug=debug, fast_math=fast_math
     )
     layout_decisions = describe.layout_decisions(layouts, reasons, place)
-    schedule = replace(
-        schedule, decisions=(*chosen.decisions, *algebra_decisions, *layout_decisions, *schedule.decisions)
-    )
+    before = (*describe.option_decisions(kernel), *chosen.decisions, *algebra_decisions, *layout_decisions)
+    schedule = replace(schedule, decisions=(*before, *schedule.decisions))
     observe("assign_storage", schedule)
     schedule = _stage_and_pack(schedule, kernel, target)
     observe("pack_shared", schedule)

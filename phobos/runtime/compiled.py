@@ -6,8 +6,8 @@ import threading
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from phobos.diagnostics import CompileError, Diagnostic, LaunchError, nearest
-from phobos.ir.abi import Decision, Program, Specialization
+from phobos.diagnostics import WARNING, CompileError, Diagnostic, LaunchError, nearest
+from phobos.ir.abi import NO_EFFECT, Decision, Program, Specialization
 from phobos.runtime import nvrtc
 from phobos.runtime.launch import evaluate_grid
 from phobos.runtime.pipeline import Configured, Frontend, KernelInfo
@@ -89,8 +89,12 @@ class Compiled:
 
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
-        """Warnings of the checker, and of ptxas where the cubin was made already."""
-        found = self._configured.warnings
+        """Warnings of the checker, of options without effect (PH0604), and of ptxas where the cubin exists."""
+        found = self._configured.warnings + tuple(
+            Diagnostic(code="PH0604", severity=WARNING, message=f"the option {d.subject} has no effect: {d.reason}")
+            for d in self.decisions
+            if d.stage == NO_EFFECT
+        )
         if self._binary is not None:
             found += tuple(nvrtc.warning_diagnostics(self._binary, self.name))
         return found

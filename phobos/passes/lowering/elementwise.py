@@ -26,6 +26,7 @@ from phobos.layout.register import RegisterLayout
 from phobos.layout.shared import SharedLayout
 from phobos.passes.lowering import opaque
 from phobos.passes.lowering.context import Lowering, Place, integer, operand_places
+from phobos.passes.placement import DEEPEST
 from phobos.source import Span
 
 _FAST = frozenset(
@@ -64,9 +65,16 @@ def _keep(ctx: Lowering, v: Value, op: Op) -> None:
     """Gives the value a variable unless its one reader is a scalar op close by."""
     readers = ctx.placement.readers.get(v, [])
     if len(readers) == 1 and isinstance(readers[0], (Compute, Cast)) and not readers[0].result.is_tile:
-        if v in ctx.scope.last_use and not isinstance(op, ProgramId):
+        if v in ctx.scope.last_use and not isinstance(op, ProgramId) and _height(ctx.scalars[v]) < DEEPEST:
             return
     ctx.set_scalar(v, ctx.scalars[v], op.span)
+
+
+def _height(e: Expr) -> int:
+    """Operations inside each other."""
+    if isinstance(e, Convert):
+        return 1 + _height(e.arg)
+    return 1 + max(map(_height, e.args), default=0) if isinstance(e, Apply) else 0
 
 
 # --- tiles -----------------------------------------------------------------------------------
