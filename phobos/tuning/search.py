@@ -23,7 +23,7 @@ from phobos.tuning.result import SKIPPED, TIMED, Outcome
 from phobos.tuning.space import Space
 from phobos.tuning.timer import DeviceLost, Timer
 from phobos.tuning.verify import Judge
-from phobos.tuning.workers import WorkerDied, WorkerFailed
+from phobos.tuning.workers import WorkerDied, WorkerFailed, next_done, result
 
 NEAR_TIE = 1.03  # candidates this close to the best are timed again, in turns
 _TIE_ROUNDS = 7
@@ -205,7 +205,7 @@ class Search:
         for future in futures:
             future.add_done_callback(finished.put)
         for _ in range(len(futures)):
-            future = finished.get()
+            future = next_done(finished)
             yield future, futures[future]
 
     # --- timing
@@ -339,7 +339,7 @@ def _batch(seconds: float) -> int:
 
 def _result(future: Future[Any], stage: str) -> Any:
     try:
-        return future.result()
+        return result(future)
     except (WorkerDied, WorkerFailed) as error:
         return Dropped(stage=stage, reason=str(error))
 

@@ -65,6 +65,24 @@ def test_without_processes_threads_do_the_work(executable: str, monkeypatch: pyt
         assert pool.submit("add", 1, 2).result() == 3
 
 
+def test_an_interrupted_start_is_not_taken_for_no_processes() -> None:
+    """Else the thread does the task itself, and Ctrl-C does not end it."""
+    with Pool(1, "tests.tuning.worker_interrupted") as pool, pytest.raises(WorkerDied, match="ended with status -2"):
+        pool.submit("identity").result()
+
+
+def test_after_the_end_no_thread_does_a_task_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = Pool(1, TASKS)
+
+    def no_process(module: str) -> None:
+        pool.close()
+        raise OSError("no process")
+
+    monkeypatch.setattr(workers, "_Process", no_process)
+    with pytest.raises(WorkerDied, match="over"):
+        pool.submit("identity").result()
+
+
 _SCRIPT = """
 from phobos.tuning.workers import Pool
 print("main module runs")
@@ -89,14 +107,14 @@ def test_a_script_without_a_main_guard_runs_once(tmp_path: Path) -> None:
 
 _INTERRUPTED = """
 import sys
-from phobos.tuning.workers import Pool
+from phobos.tuning.workers import Pool, result
 try:
     with Pool(2, "tests.tuning.worker_tasks") as pool:
         processes = {pool.submit("identity").result() for _ in range(8)}
         future = pool.submit("sleep", 60)
         pool.submit("sleep", 60)
         print(*processes, flush=True)
-        future.result()
+        result(future)
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
