@@ -390,26 +390,24 @@ def _debug(p: Printer, s: PrintStmt | AssertStmt) -> None:
         one_liner(w, nest.groups, f"if ({w_test}) ph_assert_fail({text}, {s.span.line});", memory=True)
         return
     tiles = [x for x in s.parts if isinstance(x, Fragment)]
+    label, scalars = "", []
+    for x in s.parts:
+        if isinstance(x, str):
+            label += x.replace("%", "%%")
+        elif isinstance(x, Expr):
+            code, value = _printf(p, x.dtype, p.scalar(x))
+            label += code
+            scalars.append(value)
     if not tiles:
-        form, args = "", []
-        for x in s.parts:
-            if isinstance(x, str):
-                form += x.replace("%", "%%")
-            else:
-                assert isinstance(x, Expr)
-                code, value = _printf(p, x.dtype, p.scalar(x))
-                form += code
-                args.append(value)
-        w.line(f"if (tid == 0) ph_printf({', '.join([_quoted(form + chr(10)), *args])});", memory=True)
+        w.line(f"if (tid == 0) ph_printf({', '.join([_quoted(label + chr(10)), *scalars])});", memory=True)
         return
-    label = "".join(x for x in s.parts if isinstance(x, str)).replace("%", "%%")
     for tile in tiles:
         nest = plan(tile.layout, p.threads, merge=False)
         tests = [t for t in (p.threads.owner(tile.layout), *plain.padding_tests(nest)) if t]
         code, value = _printf(p, tile.dtype, nest.fragment(FragmentRef(tile.dtype, tile)))
         where = ", ".join("%d" for _ in tile.layout.shape)
         form = _quoted(f"{label}{tile.name}[{where}] = {code}\n")
-        args = [nest.position(a) for a in range(tile.layout.rank)]
+        args = [*scalars, *(nest.position(a) for a in range(tile.layout.rank))]
         call = f"ph_printf({', '.join([form, *args, value])});"
         one_liner(w, nest.groups, f"if ({' && '.join(tests)}) {call}" if tests else call, memory=True)
 
@@ -419,7 +417,7 @@ def _printf(p: Printer, dtype: DType, value: str) -> tuple[str, str]:
         return "%g", f"(double)ph_cvt<float>({value})" if dtype is not DType.F64 else value
     if dtype in (DType.I64, DType.INDEX):
         return "%lld", f"(ph_i64)({value})"
-    return "%d", f"(int)({value})"
+    return ("%u", value) if dtype is DType.U32 else ("%d", f"(int)({value})")
 
 
 def _quoted(text: str) -> str:

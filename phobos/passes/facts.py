@@ -33,7 +33,6 @@ from phobos.ir.tile import (
 from phobos.ir.types import DType
 from phobos.ir.walk import kernel_ops, walk
 
-
 _DEEPEST = 150
 
 

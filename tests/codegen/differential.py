@@ -34,8 +34,8 @@ class Variant:
 
     `forms`: how arrays lie in memory, by tensor name ("plain" where absent): "padded" has gaps between rows,
     "transposed" the last two axes swapped in memory, "inner" a last stride of 2, "shifted" starts one element past a
-    16-byte boundary. `overlap`: groups of tensor names whose arrays are one and the same memory. `weak`: promise
-    nothing of what holds. `tolerance`: relative, where products round operands that differ in the last place.
+    16-byte boundary. `overlap`: groups of tensor names whose arrays are the same memory, each `shift` elements further.
+    `weak`: promise nothing of what holds. `tolerance`: relative, where products round operands that differ a little.
     """
 
     threads: int | None = None
@@ -47,6 +47,7 @@ class Variant:
     weak: bool = False
     forms: tuple[tuple[str, str], ...] = ()
     overlap: tuple[tuple[str, ...], ...] = ()
+    shift: int = 0
     sign: tuple[tuple[str, int], ...] = ()
     tolerance: float = 0.0
 
@@ -116,8 +117,12 @@ def arranged(arguments: Mapping[str, Any], variant: Variant) -> dict[str, Any]:
     forms = dict(variant.forms)
     out = {n: placed(v, forms.get(n, "plain")) if isinstance(v, np.ndarray) else v for n, v in arguments.items()}
     for first, *others in variant.overlap:
-        for name in others:
-            out[name] = out[first]
+        own = out[first]
+        memory = np.zeros(own.size + variant.shift * len(others), own.dtype)
+        for number, name in enumerate((first, *others)):
+            start = number * variant.shift
+            out[name] = memory[start : start + own.size].reshape(own.shape)
+        out[first][...] = own
     return out
 
 

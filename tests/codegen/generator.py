@@ -59,8 +59,9 @@ class Generator(Values):
         if len(shape) == 1:
             items = [self.scalar_position(), *items]
         if r.random() < 0.2 and len(shape) == 2:
-            base = self.let(Val("iota(0)", "i32", (shape[0],)), typed=True)
-            items[0] = f"{r.choice(['2 - ', '7 - ', '3 * ', '1 + '])}{base.text}"
+            axis = r.randrange(2)
+            base = self.let(Val("iota(0)", "i32", (shape[axis],)), typed=True)
+            items[axis] = f"{r.choice(['2 - ', '7 - ', '3 * ', '1 + '])}{base.text}"
         if r.random() < 0.2:
             items, shape = [self.scalar_position(), self.scalar_position()], ()
         v = self.fit(self.expr(dtype, shape))
@@ -75,6 +76,10 @@ class Generator(Values):
         name = self.tensor(f"H{dtype}", dtype, (self.grid, r.choice([5, 17, 64])))
         v = self.fit(self.expr(dtype, shape, 1))
         where = f"{self.scalar_position()} :+ {shape[0]}" if shape else self.scalar_position()
+        if shape and r.random() < 0.4 and not is_float(dtype):
+            index = self.let(Val(f"({self.expr('i32', shape, 1).text} % 7)", "i32", shape))
+            self.emit(f"atomic_{kind}({name}[pid, {index.text}], {v.text})")
+            return
         call = f"atomic_{kind}({name}[pid, {where}], {v.text})"
         if r.random() < 0.4 and not is_float(dtype):
             self.let(Val(call, dtype, shape))

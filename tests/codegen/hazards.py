@@ -109,5 +109,8 @@ def hazard_case(seed: int) -> Case:
     arguments = {n: random_array(rng, "f32", (height, width)) for n in "YBST"}
     arguments |= {n: random_array(rng, "f32", (rows, columns)) for n in "XA"}
     overlap = (("S", "T"),) if r.random() < 0.4 else ()
-    variant = Variant(threads=r.choice([64, 64, 128]), sched=r.randrange(4), overlap=overlap, weak=r.random() < 0.2)
+    shift = r.choice([0, 0, 4, 2 * width, width * rows - 4])
+    threads = r.choice([64, 64, 128])
+    weak = r.random() < 0.2
+    variant = Variant(threads=threads, sched=r.randrange(4), overlap=overlap, shift=shift, weak=weak)
     return Case(text, arguments, variant, seed)

@@ -324,3 +324,23 @@ def test_masks_whose_arithmetic_wraps(dtype: str, mask: str, n: int, m: int) -> 
     }}
     """
     agree(text, {"X": array("f32", 8, 8), "Y": zeros(8, 8), "n": n, "m": m})
+
+
+@pytest.mark.parametrize("dtype", ["f16", "f32"])
+@pytest.mark.parametrize("overlap", [(), (("A", "C"),)])
+@pytest.mark.parametrize("stages", ["auto", "3"])
+def test_loads_ahead_of_a_store_to_the_same_memory(dtype: str, overlap: Any, stages: str) -> None:
+    """No ring and no prefetch where the loop stores to what it loads, under another name too."""
+    text = f"""
+    @options(stages = {stages})
+    kernel k(A: tensor<{dtype}>[32, 64], B: tensor<{dtype}>[64, 32], C: tensor<{dtype}>[32, 64]) {{
+      var acc: tile<f32>[32, 32] = 0.0
+      for kk in range(0, 48, 16) {{
+        acc += dot(A[:, kk :+ 16], B[kk :+ 16, :])
+        C[:, kk + 16 :+ 16] = clamp(acc[:, 0 : 16], -2.0, 2.0)
+      }}
+      C[:, 0 :+ 16] = clamp(acc[:, 16 : 32], -2.0, 2.0)
+    }}
+    """
+    arguments = {"A": array(dtype, 32, 64), "B": array(dtype, 64, 32), "C": zeros(32, 64, dtype=array(dtype, 1).dtype)}
+    agree(text, arguments, *(Variant(threads=64, sched=s, overlap=overlap) for s in (0, 2)))

@@ -319,12 +319,14 @@ class Values:
         mag, frac = HELD.get(dtype, (31, 0))
         if tensor is None and r.random() < (0.7 if self.profile == "memory" else 0.3) and len(shape) <= 2:
             tensor = self.scratch(dtype)
-        name = tensor or self.input(dtype, len(shape))
-        if tensor is None and len(shape) > 1 and r.random() < 0.15:
-            idx = self.let(self.expr("i32", (shape[0],), 1))
-            items = [idx.text, *(f"{self.scalar_position()} :+ {n}" for n in shape[1:])]
-        else:
-            items = [f"{self.scalar_position()} :+ {n}" for n in shape]
+        items = [f"{self.scalar_position()} :+ {n}" for n in shape]
+        if tensor is None and r.random() < 0.15:  # gathered along one axis
+            axis = r.randrange(len(shape))
+            items[axis] = self.let(self.expr("i32", (shape[axis],), 1)).text
+        if tensor is None and r.random() < 0.25:  # of a tensor with more axes
+            for _ in range(r.choice([1, 1, 2])):
+                items.insert(r.randrange(len(items) + 1), self.scalar_position())
+        name = tensor or self.input(dtype, len(items))
         lead = ["pid"] if name[0] in "ST" else []
         if lead and len(shape) == 1:
             items = [self.scalar_position(), *items]
@@ -494,7 +496,7 @@ class Values:
         return name
 
     def input(self, dtype: str, rank: int) -> str:
-        extents = [self.r.choice([*self.extents, 16, 48, 64]) for _ in range(rank)]
+        extents = [self.r.choice([*self.extents, 16, 48, 64] if rank < 4 else [1, 2, 3, 8, 16]) for _ in range(rank)]
         return self.tensor(f"X{dtype}{rank}{self.r.randrange(2)}", dtype, tuple(extents))
 
     def scratch(self, dtype: str) -> str:
