@@ -67,12 +67,10 @@ class Access:
     left: frozenset[str] = frozenset()
 
     def aged(self, loop: str) -> "Access":
-        # A loop that has ended since tells nothing of iterations; without such entries their number stays linear in
-        # the depth of loops.
-        return self if loop in self.left else replace(self, earlier=self.earlier | {loop})
+        return replace(self, earlier=self.earlier | {loop})
 
     def out_of(self, loop: str) -> "Access":
-        return replace(self, left=self.left | {loop}, earlier=self.earlier - {loop})
+        return replace(self, left=self.left | {loop})
 
 
 def accesses(s: Stmt) -> list[Access]:
