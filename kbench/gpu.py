@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import datetime
 import math
+import os
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -174,7 +176,24 @@ def _rows(
     norms: ErrorNorms,
     timings: Mapping[str, Timing],
 ) -> list[Row]:
-    ours = timings[OURS]
+    peers: list[str | None] = [name for name in timings if name != OURS]
+    return [result_row(bench, case, device, peaks, variant, norms, timings, OURS, peer) for peer in peers or [None]]
+
+
+def result_row(
+    bench: Bench,
+    case: Case,
+    device: Device,
+    peaks: Peaks,
+    variant: Variant,
+    norms: ErrorNorms,
+    timings: Mapping[str, Timing],
+    impl: str,
+    peer: str | None,
+) -> Row:
+    """The row of `impl`'s timing beside the peer's, rated by the bench's bound; without a peer there is no ratio."""
+    ours = timings[impl]
+    theirs = timings[peer].median_us if peer is not None else None
     seconds = ours.median_us * 1e-6
     tflops = gbps = peak = None
     if bench.bound == MEMORY:
@@ -186,43 +205,36 @@ def _rows(
         peak = unit * 1e-12 if unit else None
     rate = gbps if gbps is not None else tflops
     info = device.info
-    out = []
-    peers: list[str | None] = [name for name in timings if name != OURS]
-    for peer in peers or [None]:
-        theirs = timings[peer].median_us if peer is not None else None
-        out.append(
-            Row(
-                bench=bench.name,
-                case=case.label,
-                impl=OURS,
-                peer=peer,
-                ratio=theirs / ours.median_us if theirs is not None else None,
-                median_us=ours.median_us,
-                min_us=ours.min_us,
-                max_us=ours.max_us,
-                tflops=tflops,
-                gbps=gbps,
-                peak=peak,
-                unit="copy" if bench.bound == MEMORY else bench.unit,
-                pct_of_peak=100.0 * rate / peak if rate is not None and peak else None,
-                rel_l2=norms.rel_l2,
-                max_abs=norms.max_abs,
-                mean_abs=norms.mean_abs,
-                rmse=norms.rmse,
-                config=variant.config,
-                searched=variant.searched,
-                spills=variant.spills,
-                registers=variant.registers,
-                peer_median_us=theirs,
-                device=info.name,
-                driver=info.driver,
-                cuda=info.cuda,
-                torch=info.torch,
-                commit=commit(),
-                date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-            )
-        )
-    return out
+    return Row(
+        bench=bench.name,
+        case=case.label,
+        impl=impl,
+        peer=peer,
+        ratio=theirs / ours.median_us if theirs is not None else None,
+        median_us=ours.median_us,
+        min_us=ours.min_us,
+        max_us=ours.max_us,
+        tflops=tflops,
+        gbps=gbps,
+        peak=peak,
+        unit="copy" if bench.bound == MEMORY else bench.unit,
+        pct_of_peak=100.0 * rate / peak if rate is not None and peak else None,
+        rel_l2=norms.rel_l2,
+        max_abs=norms.max_abs,
+        mean_abs=norms.mean_abs,
+        rmse=norms.rmse,
+        config=variant.config,
+        searched=variant.searched,
+        spills=variant.spills,
+        registers=variant.registers,
+        peer_median_us=theirs,
+        device=info.name,
+        driver=info.driver,
+        cuda=info.cuda,
+        torch=info.torch,
+        commit=commit(),
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+    )
 
 
 def _csv(bench: Bench, case: Case, peaks: Peaks, timings: Mapping[str, Timing]) -> list[CsvRow]:
@@ -247,8 +259,12 @@ def _csv(bench: Bench, case: Case, peaks: Peaks, timings: Mapping[str, Timing]) 
     return out
 
 
+@cache
 def commit() -> str:
-    """The checkout's short commit, with `+` if files differ from it; empty outside a checkout."""
+    """PHOBOS_COMMIT where it is set (for a copy without history), else the checkout's short commit, with `+` if files
+    differ from it; empty outside a checkout."""
+    if named := os.environ.get("PHOBOS_COMMIT"):
+        return named
     root = Path(__file__).resolve().parent.parent
     try:
         found = subprocess.run(

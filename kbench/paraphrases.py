@@ -10,7 +10,6 @@ A longer epilogue does more work than the original: its ratio is against the ori
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -23,7 +22,7 @@ from kbench import benches
 from kbench.bench import Arrays, Bench, Case, Scalars, Tensor
 from kbench.cli import parse_pins
 from kbench.device import Device, open_device
-from kbench.gpu import commit
+from kbench.gpu import result_row
 from kbench.protocol import FULL, QUICK, Plan, Timing, measure
 from kbench.results import Row, merged_json, read_old, table, write_new
 from kbench.roofline import device_peaks
@@ -309,41 +308,9 @@ def _verify(made: _Implementation, case: Case, device: Device) -> ErrorNorms:
 
 
 def _row(made: _Implementation, norms: ErrorNorms, case: Case, device: Device, timings: Mapping[str, Timing]) -> Row:
-    bench, info = made.bench, device.info
-    ours, base = timings[made.paraphrase.name], timings["original"]
-    tflops = bench.flops(case) / (ours.median_us * 1e-6) * 1e-12
-    unit = device_peaks(info).of(bench.unit)
-    peak = unit * 1e-12 if unit else None
-    return Row(
-        bench="paraphrases",
-        case=f"{bench.name} {case.label}",
-        impl=made.paraphrase.name,
-        peer="original",
-        ratio=base.median_us / ours.median_us,
-        median_us=ours.median_us,
-        min_us=ours.min_us,
-        max_us=ours.max_us,
-        tflops=tflops,
-        gbps=None,
-        peak=peak,
-        unit=bench.unit,
-        pct_of_peak=100.0 * tflops / peak if peak else None,
-        rel_l2=norms.rel_l2,
-        max_abs=norms.max_abs,
-        mean_abs=norms.mean_abs,
-        rmse=norms.rmse,
-        config=made.variant.config,
-        searched=made.variant.searched,
-        spills=made.variant.spills,
-        registers=made.variant.registers,
-        peer_median_us=base.median_us,
-        device=info.name,
-        driver=info.driver,
-        cuda=info.cuda,
-        torch=info.torch,
-        commit=commit(),
-        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
-    )
+    bench, peaks = made.bench, device_peaks(device.info)
+    found = result_row(bench, case, device, peaks, made.variant, norms, timings, made.paraphrase.name, "original")
+    return replace(found, bench="paraphrases", case=f"{bench.name} {case.label}")
 
 
 @click.command("paraphrases")

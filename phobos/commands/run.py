@@ -25,7 +25,7 @@ from phobos.runtime.facts import kernel_facts
 from phobos.runtime.module import Device
 from phobos.runtime.pipeline import Frontend, KernelInfo
 from phobos.runtime.pipeline import Request as Configuration
-from phobos.runtime.request import config_items, parse_dtypes
+from phobos.runtime.request import check_scalar_names, config_items, parse_dtypes
 from phobos.target import DEFAULT_ARCH, Target, get_target
 from phobos.tuning.verify import tolerances
 
@@ -220,17 +220,7 @@ def _arguments(
     info: KernelInfo, config: dict[str, Any], scalars: Mapping[str, int | float | bool]
 ) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any], tuple[str, ...]]:
     """consts, the rest of the configuration, scalar arguments, and which of those are the default."""
-    known = [p.name for p in info.params if p.kind != "tensor"]
-    for name in scalars:
-        if name not in known:
-            guess = nearest(name, known)
-            raise LaunchError(
-                Diagnostic(
-                    code="PH1012",
-                    message=f"kernel {info.name!r} has no scalar {name!r}; it has {', '.join(known) or 'none'}",
-                    help=f"did you mean {guess!r}?" if guess else None,
-                )
-            )
+    check_scalar_names(info.name, [p.name for p in info.params if p.kind != "tensor"], scalars)
     consts = {n: config.pop(n) for n in info.consts if n in config}
     for name in info.consts:
         if name in scalars and scalars[name] != consts.setdefault(name, scalars[name]):

@@ -14,11 +14,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from phobos.contraction.interface import ContractionPlan, ContractionQuery, padded_pitch
+from phobos.contraction.interface import ContractionPlan, ContractionQuery
+from phobos.contraction.tensor_core import misfit, operand_layouts, stored_dtype, warp_splits
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
 from phobos.layout.register import Digit, RegisterLayout
-from phobos.layout.shared import SharedLayout
 from phobos.layout.text import TextWriter
 
 name = "mma"
@@ -35,7 +35,7 @@ _INSTRUCTIONS = {
     DType.I8: ("ph_mma_s8", 32),
     DType.U8: ("ph_mma_u8", 32),
 }
-_KINDS = {"f16": DType.F16, "bf16": DType.BF16, "tf32": DType.F32}  # roundings of f32 operands -> stored dtype
+_EXACT = (DType.F16, DType.BF16, DType.I8, DType.U8)  # operands that are multiplied as they are
 
 
 def accumulator_layout(m: int, n: int, wm: int, wn: int) -> RegisterLayout:
@@ -287,21 +287,10 @@ class _Fragments:
         out.close()
 
 
-def stored_dtype(query: ContractionQuery) -> tuple[DType, str] | None:
-    """(dtype in shared memory, kind) that this room would use, or None."""
-    if query.operand in (DType.F16, DType.BF16, DType.I8, DType.U8):
-        return query.operand, "ieee"
-    if query.operand is DType.F32:
-        for kind in query.kinds:
-            if kind in _KINDS:
-                return _KINDS[kind], kind
-    return None
-
-
 def reject(query: ContractionQuery) -> str | None:
     if query.options.matmul not in ("auto", "mma"):
         return f"the option matmul = {query.options.matmul} excludes it"
-    stored = stored_dtype(query)
+    stored = stored_dtype(query, _EXACT)
     if stored is None:
         if query.operand is DType.F32:
             wanted = [k for k in query.kinds if k != "ieee"]
@@ -315,20 +304,7 @@ def reject(query: ContractionQuery) -> str | None:
     depth = _INSTRUCTIONS[dtype][1]
     if dtype in (DType.I8, DType.U8) and not query.transpose_b:
         return "8-bit operands need b with k contiguous (dot_t): there is no transposed 8-bit load"
-    for extent, unit, what in ((query.m, 16, "m"), (query.n, 8, "n"), (query.k, max(16, depth), "k")):
-        if extent % unit:
-            return f"{what} = {extent} is not a multiple of {unit}"
-    if not _splits(query):
-        return f"{query.warps} warps cannot share {query.m} x {query.n} results in fragments of 16 x 8"
-    return None
-
-
-def _splits(query: ContractionQuery) -> list[tuple[int, int]]:
-    return [
-        (wm, query.warps // wm)
-        for wm in range(1, query.warps + 1)
-        if query.warps % wm == 0 and query.m % (16 * wm) == 0 and query.n % (8 * (query.warps // wm)) == 0
-    ]
+    return misfit(query, 16, 8, max(16, depth))
 
 
 def _ahead(query: ContractionQuery, mt: int, nt: int) -> bool:
@@ -340,21 +316,13 @@ def _ahead(query: ContractionQuery, mt: int, nt: int) -> bool:
 
 
 def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
-    stored = stored_dtype(query)
+    stored = stored_dtype(query, _EXACT)
     assert stored is not None
     dtype, kind = stored
-    item = dtype.bytes
-    pad = query.options.pad != "off"
-    a_layout = SharedLayout((query.m, query.k), item, (0, 1), padded_pitch(query.k, item, pad))
-    b_shape = (query.n, query.k) if query.transpose_b else (query.k, query.n)
-    pitch = padded_pitch(b_shape[1], item, pad)
-    if dtype is DType.F32 and not query.transpose_b and pad:
-        # Plain reads of four rows by eight columns: rows must be 8 banks apart.
-        pitch = b_shape[1] + (8 - b_shape[1]) % 32
-    b_layout = SharedLayout(b_shape, item, (0, 1), pitch)
+    a_layout, b_layout = operand_layouts(query, dtype)
     depth = _INSTRUCTIONS[dtype][1]
     out = []
-    for wm, wn in _splits(query):
+    for wm, wn in warp_splits(query, 16, 8):
         mt, nt = query.m // (16 * wm), query.n // (8 * wn)
         # Cycles of an SM quarter for one step of k: products, and matrix loads through the shared pipe of four
         # quarters.

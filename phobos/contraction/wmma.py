@@ -20,7 +20,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log2
 
-from phobos.contraction.interface import ContractionQuery, OpaquePlan, padded_pitch
+from phobos.contraction.interface import ContractionQuery, OpaquePlan
+from phobos.contraction.tensor_core import misfit, operand_layouts, stored_dtype, warp_splits
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
 from phobos.layout.register import WARP, Digit, RegisterLayout
@@ -32,7 +33,7 @@ _TILE = 16  # rows and columns of results of one fragment
 _MAX_ACCUMULATORS = 128
 _PRODUCT = 16.0  # cycles of an SM quarter for one instruction, which is two of the machine's
 _BESIDE = 56  # registers of a GEMM's main loop beside accumulators and fragments
-_KINDS = {"f16": DType.F16, "bf16": DType.BF16, "tf32": DType.F32}  # roundings of f32 operands -> stored dtype
+_EXACT = (DType.F16, DType.BF16)  # operands that are multiplied as they are
 _VECTOR = 4  # results of a thread in one access to delivered rows
 # Issue slots to deliver one result of a thread, by lanes along a row: four lanes' rows collide in banks, and sixteen
 # give global stores of whole 128-byte lines.
@@ -275,21 +276,10 @@ def _depth(stored: DType) -> int:
     return 8 if stored is DType.F32 else 16
 
 
-def stored_dtype(query: ContractionQuery) -> tuple[DType, str] | None:
-    """(dtype in shared memory, kind) that this room would use, or None."""
-    if query.operand in (DType.F16, DType.BF16):
-        return query.operand, "ieee"
-    if query.operand is DType.F32:
-        for kind in query.kinds:
-            if kind in _KINDS:
-                return _KINDS[kind], kind
-    return None
-
-
 def reject(query: ContractionQuery) -> str | None:
     if query.options.matmul not in ("auto", "wmma"):
         return f"the option matmul = {query.options.matmul} excludes it"
-    stored = stored_dtype(query)
+    stored = stored_dtype(query, _EXACT)
     if stored is None:
         if query.operand is DType.F32:
             wanted = [k for k in query.kinds if k != "ieee"]
@@ -300,20 +290,7 @@ def reject(query: ContractionQuery) -> str | None:
         return f"{query.target.arch} has no {'tf32' if dtype is DType.F32 else dtype} tensor cores"
     if query.accumulator is not DType.F32:
         return f"accumulates in f32, not {query.accumulator}"
-    for extent, unit, what in ((query.m, _TILE, "m"), (query.n, _TILE, "n"), (query.k, _depth(dtype), "k")):
-        if extent % unit:
-            return f"{what} = {extent} is not a multiple of {unit}"
-    if not _splits(query):
-        return f"{query.warps} warps cannot share {query.m} x {query.n} results in fragments of 16 x 16"
-    return None
-
-
-def _splits(query: ContractionQuery) -> list[tuple[int, int]]:
-    return [
-        (wm, query.warps // wm)
-        for wm in range(1, query.warps + 1)
-        if query.warps % wm == 0 and query.m % (_TILE * wm) == 0 and query.n % (_TILE * (query.warps // wm)) == 0
-    ]
+    return misfit(query, _TILE, _TILE, _depth(dtype))
 
 
 def delivered_layout(m: int, n: int, wm: int, wn: int, lanes: int) -> RegisterLayout:
@@ -341,19 +318,13 @@ def _ahead(query: ContractionQuery, mt: int, nt: int) -> bool:
 
 
 def plans(query: ContractionQuery) -> Sequence[WmmaPlan]:
-    stored = stored_dtype(query)
+    stored = stored_dtype(query, _EXACT)
     assert stored is not None
     dtype, kind = stored
-    q, item, pad, depth = query, dtype.bytes, query.options.pad != "off", _depth(dtype)
-    a_layout = SharedLayout((q.m, q.k), item, (0, 1), padded_pitch(q.k, item, pad))
-    b_shape = (q.n, q.k) if q.transpose_b else (q.k, q.n)
-    pitch = padded_pitch(b_shape[1], item, pad)
-    if dtype is DType.F32 and not q.transpose_b and pad:
-        # Reads of four rows by eight words: rows must be 8 banks apart.
-        pitch = b_shape[1] + (8 - b_shape[1]) % 32
-    b_layout = SharedLayout(b_shape, item, (0, 1), pitch)
+    q, depth = query, _depth(dtype)
+    a_layout, b_layout = operand_layouts(q, dtype)
     out = []
-    for wm, wn in _splits(q):
+    for wm, wn in warp_splits(q, _TILE, _TILE):
         mt, nt = q.m // (_TILE * wm), q.n // (_TILE * wn)
         # Cycles of an SM quarter for one step of k: products, and loads through the shared pipe of four quarters.
         product = (mt * nt * _PRODUCT + 8.0 * mt + 8.0 * nt) * q.k / depth

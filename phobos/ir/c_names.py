@@ -54,6 +54,16 @@ C_TYPES = {
 }
 
 
+def fresh_name(taken: set[str], hint: str) -> str:
+    """The hint or, where it is taken, the hint with a number; the name is taken from then on."""
+    name, count = hint, 0
+    while name in taken:
+        count += 1
+        name = f"{hint}_{count}"
+    taken.add(name)
+    return name
+
+
 # Names that the printer makes: positions and parts of threads, strides of tensors.
 _GENERATED = re.compile(r"(pos|part|owner)_\d+|\w+_stride\d+")
 

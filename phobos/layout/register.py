@@ -214,17 +214,23 @@ class RegisterLayout:
     def positions(self) -> np.ndarray:
         """int array [warps, 32, registers, rank]: the position of every slot (>= shape where it is padding)."""
 
-        def table(digits: tuple[Digit, ...], count: int) -> np.ndarray:
-            out = np.zeros((count, self.rank), dtype=np.int64)
-            index = np.arange(count)
-            for d in digits:
-                if d.axis is not None:
-                    out[:, d.axis] += index % d.extent * d.stride
-                index //= d.extent
-            return out
-
-        warps, lanes, registers = table(self.warp, self.warps), table(self.lane, WARP), table(self.reg, self.registers)
+        warps, registers = self._offsets(self.warp, self.warps), self._offsets(self.reg, self.registers)
+        lanes = self.lane_offsets
         return warps[:, None, None, :] + lanes[None, :, None, :] + registers[None, None, :, :]
+
+    @cached_property
+    def lane_offsets(self) -> np.ndarray:
+        """int array [32, rank]: how far the positions of a lane lie from those of lane 0."""
+        return self._offsets(self.lane, WARP)
+
+    def _offsets(self, digits: tuple[Digit, ...], count: int) -> np.ndarray:
+        out = np.zeros((count, self.rank), dtype=np.int64)
+        index = np.arange(count)
+        for d in digits:
+            if d.axis is not None:
+                out[:, d.axis] += index % d.extent * d.stride
+            index //= d.extent
+        return out
 
     @cached_property
     def valid(self) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from phobos.layout.register import WARP, Digit, RegisterLayout, blocked
+from phobos.layout.register import Digit, RegisterLayout, blocked
 from phobos.layout.shared import SharedLayout, wavefronts
 
 
@@ -34,23 +34,9 @@ def staging(shape: tuple[int, ...], warps: int, vector: int, shared: SharedLayou
 
 
 def _write_cost(layout: RegisterLayout, shared: SharedLayout) -> int:
-    """Wavefronts of the first write of a warp, as wide as the layout's run in the line allows."""
+    """Wavefronts of the first write of warp 0, as wide as the layout's run in the line allows."""
     axis = shared.order[-1]
     width = min(layout.contiguous_run(axis), shared.vector_width(axis, 16)) * shared.itemsize
-    addresses = [shared.offset(position) for position in _lane_positions(layout)]
+    inside = (layout.lane_offsets < layout.shape).all(axis=1)
+    addresses = [shared.offset(position) for position in layout.lane_offsets[inside].tolist()]
     return wavefronts(addresses, min(16, width))
-
-
-def _lane_positions(layout: RegisterLayout) -> list[tuple[int, ...]]:
-    """Position of the first register of each lane of warp 0 that holds part of the tile."""
-    out = []
-    for lane in range(WARP):
-        position = [0] * layout.rank
-        rest = lane
-        for digit in layout.lane:
-            rest, value = divmod(rest, digit.extent)
-            if digit.axis is not None:
-                position[digit.axis] += value * digit.stride
-        if all(p < extent for p, extent in zip(position, layout.shape)):
-            out.append(tuple(position))
-    return out

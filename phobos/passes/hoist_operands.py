@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from phobos.ir.abi import Decision
+from phobos.ir.c_names import fresh_name
 from phobos.ir.scheduled import (
     AsyncCopy,
     Contract,
@@ -69,7 +70,7 @@ class _Hoister:
             if isinstance(s, Contract) and isinstance(s.a, Buffer) and s.a.stages == 1 and s.a not in written:
                 need = s.plan.a_registers
                 if need and s.a_name is None and _live(loop, s) + need <= _REGISTERS:
-                    name = self._fresh(f"{s.a.name}_r")
+                    name = fresh_name(self.names, f"{s.a.name}_r")
                     before.append(OperandLoad(span=s.span, plan=s.plan, name=name, a=s.a))
                     self.decisions.append(
                         Decision(
@@ -80,14 +81,6 @@ class _Hoister:
                     s = replace(s, a_name=name)
             body.append(s)
         return [*before, replace(loop, body=tuple(body))] if before else [loop]
-
-    def _fresh(self, hint: str) -> str:
-        name, count = hint, 0
-        while name in self.names:
-            count += 1
-            name = f"{hint}_{count}"
-        self.names.add(name)
-        return name
 
 
 def _live(loop: ForStmt, product: Contract) -> int:

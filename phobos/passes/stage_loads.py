@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from phobos.ir.abi import Decision
+from phobos.ir.c_names import fresh_name
 from phobos.ir.scheduled import (
     AsyncCommit,
     AsyncCopy,
@@ -146,7 +148,8 @@ class _Stager:
         if not slow:
             return self._ring(loop, ready)
         ahead = prefetch.build(
-            loop, slow, self._fresh, lambda view, index: _at(view, {**known, loop.index.name: index}),
+            loop, slow, partial(fresh_name, self.names),
+            lambda view, index: _at(view, {**known, loop.index.name: index}),
             _plus(ScalarRef(DType.INDEX, loop.index.name), loop.step, 1), lambda index: _before(index, loop),
         )  # fmt: skip
         self.replaced.update(ahead.rings)
@@ -218,7 +221,7 @@ class _Stager:
 
     def _ring(self, loop: ForStmt, ready: list[tuple[GlobalToShared, Mapping[str, Expr]]]) -> list[Stmt]:
         n, span = self.stages, loop.span
-        stage = ScalarVar(self._fresh("stage"), DType.INDEX)
+        stage = ScalarVar(fresh_name(self.names, "stage"), DType.INDEX)
         here = ScalarRef(DType.INDEX, stage.name)
         rings: dict[GlobalToShared, Buffer] = {}
         for load, _ in ready:
@@ -257,7 +260,7 @@ class _Stager:
                 Apply(DType.INDEX, "add", (here, Literal(DType.INDEX, 1))),
             ),
         )  # fmt: skip
-        target_stage = ScalarVar(self._fresh("freed"), DType.INDEX)
+        target_stage = ScalarVar(fresh_name(self.names, "freed"), DType.INDEX)
         copies = tuple(
             AsyncCopy(
                 span=load.span, buffer=rings[load], view=_at(load.view, {**known, loop.index.name: index}),
@@ -308,7 +311,7 @@ class _Stager:
         if a is None or b is None or plan.steps < 2 or plan.steps % 2 or not plan.ahead:
             return None
         _, wait, barrier, copies, commit = head
-        span, name = product.span, self._fresh("step")
+        span, name = product.span, fresh_name(self.names, "step")
         stage = ScalarVar(here.name, DType.INDEX)
         first = StepLoad(span=span, plan=plan, name=name, slot=0, step=0, a=a, b=b)
         # Copies go first: behind the first loads they cost 25 registers and 3 % (128x256x32 on an H200).
@@ -332,14 +335,6 @@ class _Stager:
             IfStmt(span=span, condition=_before(loop.lo, loop), then=(first,), orelse=()),
             replace(loop, body=tuple(body)),
         ]
-
-    def _fresh(self, hint: str) -> str:
-        name, count = hint, 0
-        while name in self.names:
-            count += 1
-            name = f"{hint}_{count}"
-        self.names.add(name)
-        return name
 
 
 def _scalars(loop: ForStmt) -> dict[str, Expr]:

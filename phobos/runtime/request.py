@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
-from phobos.diagnostics import CompileError, Diagnostic, nearest
+from phobos.diagnostics import CompileError, Diagnostic, LaunchError, nearest
 from phobos.ir.abi import Specialization, TensorFacts
 from phobos.ir.types import DTYPE_BY_NAME, DType
 from phobos.runtime.facts import KernelFacts
@@ -52,6 +52,20 @@ def _plain(value: Any) -> int | float | bool | str | None:
         item = value.item()
         return item if isinstance(item, (bool, int, float)) else None
     return None
+
+
+def check_scalar_names(kernel: str, known: Collection[str], given: Collection[str]) -> None:
+    """Raises LaunchError PH1012 for a name that is no scalar of the kernel."""
+    for name in given:
+        if name not in known:
+            guess = nearest(name, known)
+            raise LaunchError(
+                Diagnostic(
+                    code="PH1012",
+                    message=f"kernel {kernel!r} has no scalar {name!r}; it has {', '.join(known) or 'none'}",
+                    help=f"did you mean {guess!r}?" if guess else None,
+                )
+            )
 
 
 def check_names(info: KernelInfo, config: Mapping[str, Any]) -> None:

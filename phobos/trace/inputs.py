@@ -18,7 +18,7 @@ from phobos.ir.types import DType
 from phobos.ir.walk import definitions, kernel_ops, views, walk
 from phobos.reference.numerics import storage_dtype, to_storage
 from phobos.runtime.pipeline import Frontend, KernelInfo, Request
-from phobos.runtime.request import config_items, parse_dtypes
+from phobos.runtime.request import check_scalar_names, config_items, parse_dtypes
 
 _MOST_TRIED = 60  # configurations
 _MOST_BLOCKS = 4
@@ -191,17 +191,7 @@ def arguments(
 
     Raises LaunchError PH1012 for scalars that the kernel has not.
     """
-    known = [s.name for s in kernel.scalars]
-    for name in scalars:
-        if name not in known:
-            guess = nearest(name, known)
-            raise LaunchError(
-                Diagnostic(
-                    code="PH1012",
-                    message=f"kernel {kernel.name!r} has no scalar {name!r}; it has {', '.join(known) or 'none'}",
-                    help=f"did you mean {guess!r}?" if guess else None,
-                )
-            )
+    check_scalar_names(kernel.name, [s.name for s in kernel.scalars], scalars)
     rng = np.random.default_rng(seed)
     out: dict[str, Any] = {}
     for t in kernel.tensors:

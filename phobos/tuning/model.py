@@ -6,7 +6,7 @@ blocks, too many registers, tiles that do not fit, and padding all cost what the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import ceil
 
@@ -128,9 +128,18 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     return Estimate(cycles, threads, registers, shared, blocks, per_sm, waves, why_not)
 
 
-def _quotient(a: float, b: float, whole: bool) -> float:
+def _quotient(whole: bool, a: float, b: float) -> float:
     quotient = a / b if b else 0.0
     return float(int(quotient)) if whole else quotient
+
+
+# Scalar arithmetic: (is the result an integer, arguments) -> result.
+_FOLDS: dict[str, Callable[..., float]] = {
+    "add": lambda _, a, b: a + b, "sub": lambda _, a, b: a - b, "mul": lambda _, a, b: a * b, "div": _quotient,
+    "min": lambda _, a, b: min(a, b), "max": lambda _, a, b: max(a, b), "neg": lambda _, a: -a,
+    "lt": lambda _, a, b: float(a < b), "le": lambda _, a, b: float(a <= b), "gt": lambda _, a, b: float(a > b),
+    "ge": lambda _, a, b: float(a >= b), "eq": lambda _, a, b: float(a == b), "ne": lambda _, a, b: float(a != b),
+}  # fmt: skip
 
 
 def _together(compute: float, memory: float) -> float:
@@ -260,16 +269,9 @@ class _Counter:
         elif isinstance(op, Cast) and not op.result.is_tile and op.operand in self.known:
             self.known[op.result] = self.known[op.operand]
         elif isinstance(op, Compute) and not op.result.is_tile and all(a in self.known for a in op.args):
-            a = [self.known[x] for x in op.args]
-            table = {
-                "add": lambda: a[0] + a[1], "sub": lambda: a[0] - a[1], "mul": lambda: a[0] * a[1],
-                "min": lambda: min(a[0], a[1]), "max": lambda: max(a[0], a[1]), "neg": lambda: -a[0],
-                "div": lambda: _quotient(a[0], a[1], op.result.dtype.is_integer), "lt": lambda: float(a[0] < a[1]),
-                "le": lambda: float(a[0] <= a[1]), "gt": lambda: float(a[0] > a[1]), "ge": lambda: float(a[0] >= a[1]),
-                "eq": lambda: float(a[0] == a[1]), "ne": lambda: float(a[0] != a[1]),
-            }  # fmt: skip
-            if op.fn in table:
-                self.known[op.result] = table[op.fn]()
+            fold = _FOLDS.get(op.fn)
+            if fold is not None:
+                self.known[op.result] = fold(op.result.dtype.is_integer, *(self.known[a] for a in op.args))
 
     def live_registers(self) -> int:
         """The largest sum of registers of tiles that live at once."""

@@ -1,0 +1,53 @@
+"""What the rooms of tensor-core instructions share: stored dtypes of operands, splits over warps, shared layouts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from phobos.contraction.interface import ContractionQuery, padded_pitch
+from phobos.ir.types import DType
+from phobos.layout.shared import SharedLayout
+
+_KINDS = {"f16": DType.F16, "bf16": DType.BF16, "tf32": DType.F32}  # roundings of f32 operands -> stored dtype
+
+
+def stored_dtype(query: ContractionQuery, exact: Collection[DType]) -> tuple[DType, str] | None:
+    """(dtype in shared memory, kind): operands of a dtype in `exact` as they are, f32 ones rounded. None otherwise."""
+    if query.operand in exact:
+        return query.operand, "ieee"
+    if query.operand is DType.F32:
+        for kind in query.kinds:
+            if kind in _KINDS:
+                return _KINDS[kind], kind
+    return None
+
+
+def warp_splits(query: ContractionQuery, rows: int, columns: int) -> list[tuple[int, int]]:
+    """(warps along m, along n) that give every warp whole fragments of rows x columns results."""
+    return [
+        (wm, query.warps // wm)
+        for wm in range(1, query.warps + 1)
+        if query.warps % wm == 0 and query.m % (rows * wm) == 0 and query.n % (columns * (query.warps // wm)) == 0
+    ]
+
+
+def misfit(query: ContractionQuery, rows: int, columns: int, depth: int) -> str | None:
+    """Why fragments of rows x columns results and steps of `depth` along k do not make up the product, or None."""
+    for extent, unit, what in ((query.m, rows, "m"), (query.n, columns, "n"), (query.k, depth, "k")):
+        if extent % unit:
+            return f"{what} = {extent} is not a multiple of {unit}"
+    if not warp_splits(query, rows, columns):
+        return f"{query.warps} warps cannot share {query.m} x {query.n} results in fragments of {rows} x {columns}"
+    return None
+
+
+def operand_layouts(query: ContractionQuery, stored: DType) -> tuple[SharedLayout, SharedLayout]:
+    """The shared layouts of a and b, padded for reads free of conflicts unless the options say otherwise."""
+    item, pad = stored.bytes, query.options.pad != "off"
+    a = SharedLayout((query.m, query.k), item, (0, 1), padded_pitch(query.k, item, pad))
+    shape = (query.n, query.k) if query.transpose_b else (query.k, query.n)
+    pitch = padded_pitch(shape[1], item, pad)
+    if stored is DType.F32 and not query.transpose_b and pad:
+        # Plain reads of four rows by eight columns: rows must be 8 banks apart.
+        pitch = shape[1] + (8 - shape[1]) % 32
+    return a, SharedLayout(shape, item, (0, 1), pitch)
