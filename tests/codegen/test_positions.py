@@ -56,3 +56,22 @@ kernel k(X: tensor<f32>[16], G: tensor<{dtype}>[N], Y: tensor<f32>[N]) {{
     y = np.full(len(where), 7, np.float32)
     phobos.jit(text)(x, where, y, backend=backend)
     assert y.tolist() == [0.0] * len(ENDS[dtype]) + [2.0, 12.0]
+
+
+@pytest.mark.parametrize("backend", ["reference", "emulator"])
+@pytest.mark.parametrize("dtype", ["u8", "u32", "i32", "i64"])
+def test_gathers_along_negative_strides(dtype: str, backend: str) -> None:
+    """An unsigned position times a negative stride is no address."""
+    text = f"""
+kernel k(X: tensor<f32>[M, N], G: tensor<{dtype}>[R], Y: tensor<f32>[R, N]) {{
+  let g: tile<{dtype}>[8] = G[0 :+ 8]
+  Y[0 :+ 8, 0 :+ 16] = X[g, 0 :+ 16]
+}}
+"""
+    kinds = {"u8": np.uint8, "u32": np.uint32, "i32": np.int32, "i64": np.int64}
+    where = np.array([3, 0, 9, 10, 200, 5, 5], kinds[dtype])
+    plain = np.arange(130, dtype=np.float32).reshape(10, 13)
+    for x in (plain[::-1], plain[:, ::-1]):
+        y = np.full((7, 13), 7, np.float32)
+        phobos.jit(text)(x, where, y, backend=backend)
+        np.testing.assert_array_equal(y, [x[i] if i < 10 else np.zeros(13) for i in where])
