@@ -75,3 +75,24 @@ kernel k(X: tensor<f32>[M, N], G: tensor<{dtype}>[R], Y: tensor<f32>[R, N]) {{
         y = np.full((7, 13), 7, np.float32)
         phobos.jit(text)(x, where, y, backend=backend)
         np.testing.assert_array_equal(y, [x[i] if i < 10 else np.zeros(13) for i in where])
+
+
+@pytest.mark.parametrize("dtype", ENDS)
+def test_rows_far_outside(dtype: str, backend: str) -> None:
+    """A position times a stride leaves 32 bits long before the position does."""
+    text = f"""
+kernel k(X: tensor<f32>[M, N], Y: tensor<f32>[M, N], at: {dtype}) {{
+  Y[0 :+ 8, 0 :+ 16] = X[at :+ 8, at :+ 16]
+  Y[at :+ 8, 0 :+ 16] = X[0 :+ 8, 0 :+ 16]
+  Y[0, 0] = X[at, 3]
+}}
+"""
+    x = np.arange(1, 61, dtype=np.float32).reshape(6, 10)
+    k = phobos.jit(text)
+    for at in (*ENDS[dtype], 10**9, -(10**6)):
+        if dtype == "u32" and at < 0:
+            continue
+        for array in (x, np.asfortranarray(x), x[::-1]):
+            y = np.full((6, 10), 7, np.float32)
+            k(array, y, at=at, backend=backend)
+            assert not y.any(), at
