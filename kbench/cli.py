@@ -133,9 +133,11 @@ def parse_pins(texts: Sequence[str]) -> dict[str, object]:
         if not equals or not name.isidentifier() or not value:
             raise click.UsageError(f"--autotune: {item!r} is not NAME=VALUE")
         try:
-            out[name] = int(value, 0)
+            pinned: object = int(value, 0)
         except ValueError:
-            out[name] = value
+            pinned = value
+        if out.setdefault(name, pinned) != pinned:
+            raise click.UsageError(f"--autotune gives {name} twice: {out[name]} and {pinned}")
     return out
 
 

@@ -64,12 +64,13 @@ def build_program(
     return print_kernel(schedule, source, configuration)
 
 
-def with_kinds(kernel: KernelIR, target: Target) -> KernelIR:
+def with_kinds(kernel: KernelIR, target: Target, overlap: frozenset[str] = frozenset()) -> KernelIR:
     """The kernel with the kind of every product fixed as `build_program` for this target fixes it, for the reference:
-    it then rounds operands where the compiled kernel does. Raises CompileError where no product path exists."""
+    it then rounds operands where the compiled kernel does. `overlap` names the tensors whose memory overlaps. Raises
+    CompileError where no product path exists."""
     from phobos.passes import pipeline
 
-    return pipeline.choose(kernel, target).kernel
+    return pipeline.choose(kernel, target, overlap=overlap).kernel
 
 
 def default_spec(kernel: KernelIR) -> Specialization:

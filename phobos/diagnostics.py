@@ -9,6 +9,7 @@ from phobos.source import SourceFile, Span
 
 ERROR = "error"
 WARNING = "warning"
+_WIDEST = 160  # characters of a source line that are shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +47,10 @@ class Diagnostic:
             if text:
                 gutter = len(str(span.line))
                 end = span.end_column if span.end_line == span.line else len(text) + 1
+                text, column, end = _excerpt(text, span.column, end)
                 # Tabs are kept in the padding, so that the carets stay under their text.
-                pad = "".join(c if c == "\t" else " " for c in text[: span.column - 1])
-                carets = "^" * max(1, end - span.column)
+                pad = "".join(c if c == "\t" else " " for c in text[: column - 1])
+                carets = "^" * max(1, end - column)
                 out.append(f"{' ' * gutter} |")
                 out.append(f"{span.line} | {text}")
                 out.append(f"{' ' * gutter} | {pad}{carets}")
@@ -56,6 +58,17 @@ class Diagnostic:
         if self.help:
             out.append(f"  help: {self.help}")
         return "\n".join(out)
+
+
+def _excerpt(text: str, column: int, end: int) -> tuple[str, int, int]:
+    """A part of a very long line, with the columns moved into it."""
+    if len(text) <= _WIDEST:
+        return text, column, end
+    first = max(0, min(column - 1 - _WIDEST // 3, len(text) - _WIDEST))
+    last = first + _WIDEST
+    before, after = "..." if first else "", "..." if last < len(text) else ""
+    moved = len(before) - first
+    return f"{before}{text[first:last]}{after}", column + moved, min(end, last + 1) + moved
 
 
 def render_all(diagnostics: Iterable[Diagnostic], source: SourceFile | None = None) -> str:

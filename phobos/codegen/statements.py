@@ -210,7 +210,9 @@ def global_text(p: Printer, view: GlobalView, fill: int | float | bool = 0) -> G
         else:
             assert isinstance(axis, GatherAxis)
             low = axis.index.dtype.is_signed
-            axes.append(AxisText("0", 1, extent, stride, axis.tile_axis, low, True, axis.index.name))
+            # An unsigned number would make the offset one, and negative strides huge.
+            cast = f"({p.ctype(DType.INDEX)})" if not low else ""
+            axes.append(AxisText("0", 1, extent, stride, axis.tile_axis, low, True, axis.index.name, cast))
     return GlobalText(
         c_identifier(view.tensor), p.ctype(view.dtype), tuple(axes), view.vector, p.literal(fill, view.dtype)
     )

@@ -20,7 +20,7 @@ from phobos.kernel import Kernel
 from phobos.norms import ErrorNorms, error_norms
 from phobos.reference import run as run_reference
 from phobos.reference.numerics import from_storage, to_storage
-from phobos.runtime.arguments import CARRIER
+from phobos.runtime.arguments import CARRIER, TypedArray
 from phobos.runtime.facts import kernel_facts
 from phobos.runtime.module import Device
 from phobos.runtime.pipeline import Frontend, KernelInfo
@@ -169,7 +169,8 @@ def run(
     values = {s.name: _scalar_value(s.type.dtype, given[s.name]) for s in ir.scalars}
 
     begin = time.perf_counter()
-    called(**arrays, **values, **consts, config=dict(request.config), backend=chosen)
+    passed = {n: TypedArray(a, ir.tensor(n).type.dtype) if a.dtype == np.uint8 else a for n, a in arrays.items()}
+    called(**passed, **values, **consts, config=dict(request.config), backend=chosen)
     seconds = time.perf_counter() - begin
 
     compared = None
@@ -327,7 +328,7 @@ def _random(tensor: TensorParam, shape: tuple[int, ...], rng: np.random.Generato
     if dtype is DType.BOOL:
         return rng.integers(0, 2, shape).astype(carrier)
     if len(shape) == 1:
-        return (rng.permutation(shape[0]) % (np.iinfo(carrier).max + 1)).astype(carrier)
+        return (rng.permutation(shape[0]) % min(np.iinfo(carrier).max + 1, 2**62)).astype(carrier)
     return rng.integers(-8 if dtype.is_signed else 0, 8, shape).astype(carrier)
 
 

@@ -60,10 +60,17 @@ def _ignore(stage: str, state: KernelIR | Schedule) -> None:
 
 
 def choose(
-    kernel: KernelIR, target: Target, spec: Specialization | None = None, observe: Observer = _ignore
+    kernel: KernelIR,
+    target: Target,
+    spec: Specialization | None = None,
+    observe: Observer = _ignore,
+    overlap: frozenset[str] = frozenset(),
 ) -> Chosen:
-    """Tile IR to tile IR: algebra, bounds (where a specialization is given), and how each product is computed."""
-    overlap = spec.overlap if spec is not None else frozenset()
+    """Tile IR to tile IR: algebra, bounds (where a specialization is given), and how each product is computed.
+
+    `overlap` counts where no specialization is given: the tensors whose memory overlaps.
+    """
+    overlap = spec.overlap if spec is not None else overlap
     kernel = simplify.run(kernel, overlap)
     observe("simplify", kernel)
     kernel = hoist.run(kernel, overlap)

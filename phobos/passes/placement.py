@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from phobos.ir.tile import Block, Broadcast, Cast, Compute, Dot, Iota, KernelIR, Load, Op, Reduce, Value
 from phobos.ir.walk import definitions, kernel_ops, uses, walk, walk_blocks
 
-_MOST_FREE = 16  # operations: more of them are no longer free for each reader
+_MOST_FREE = 32  # operations: more of them are no longer free for each reader
 # Operations inside each other in one expression: compilers stop at some depth of parentheses, and so does Python.
 DEEPEST = 64
 _CHEAP = frozenset({"add", "sub", "mul", "eq", "ne", "lt", "le", "gt", "ge", "and", "or", "not", "neg"})

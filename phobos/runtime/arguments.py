@@ -95,6 +95,14 @@ class ArrayView(NamedTuple):
         return self.pointer + lo * itemsize, self.pointer + (hi + 1) * itemsize
 
 
+class TypedArray(NamedTuple):
+    """A NumPy array with the element type that its bits stand for, where its own dtype would bind a dtype parameter to
+    another one: f8 in uint8."""
+
+    array: Any
+    dtype: DType
+
+
 def _fail(code: str, message: str, help: str | None = None) -> LaunchError:
     return LaunchError(Diagnostic(code=code, message=message, help=help))
 
@@ -111,6 +119,8 @@ def view(value: Any, name: str) -> ArrayView:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.ndarray):
         return _numpy_view(value, name)
+    if isinstance(value, TypedArray):
+        return _numpy_view(value.array, name)._replace(dtype=value.dtype, dtype_name=value.dtype.value)
     if isinstance(value, type):
         raise _not_array(value, name)
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from phobos.diagnostics import Diagnostic, LaunchError
-from phobos.runtime.binding import Call, specialize
+from phobos.runtime.binding import Call, overlapping, specialize
 from phobos.runtime.device import grid_of
 from phobos.runtime.pipeline import Configured, Frontend
 from phobos.target import Target
@@ -41,7 +41,7 @@ def run_reference(
         return
     # The kinds of products are the compiler's choice for the target at hand: what the reference rounds, the device
     # rounds.
-    kernel = with_kinds(frontend.ir(configured.request), target)
+    kernel = with_kinds(frontend.ir(configured.request), target, overlapping(configured.facts, call.views))
     reference.run(kernel, {**host_arrays, **call.scalars}, grid=blocks, source=frontend.source)
 
 

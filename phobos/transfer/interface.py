@@ -11,7 +11,7 @@ class AxisText:
 
     `start`: position of the tile's first element (or the one position); `tile_axis`: which axis of the tile runs along
     it, None for a single position. `low`, `high`: that bound needs a check. `gather`: name of the index fragment, if
-    positions are gathered. `stride` "" means 1.
+    positions are gathered, and `cast` what makes signed numbers of them in an offset. `stride` "" means 1.
     """
 
     start: str
@@ -22,6 +22,7 @@ class AxisText:
     low: bool
     high: bool
     gather: str | None = None
+    cast: str = ""
 
 
 @dataclass(frozen=True)

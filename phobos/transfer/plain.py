@@ -66,7 +66,7 @@ def split_offset(view: GlobalText, nest: Nest) -> tuple[str, str]:
     steps: list[str] = []
     for axis in view.axes:
         if axis.gather is not None:
-            steps.append(_scaled(_axis_position(axis, nest), axis.stride))
+            steps.append(_scaled(axis.cast + _axis_position(axis, nest), axis.stride))
         elif axis.tile_axis is None:
             base.append(_scaled(axis.start, axis.stride))
         else:

@@ -94,3 +94,22 @@ def test_environment(tmp_path: Path) -> None:
     assert phobos("compile", SAXPY, "--set", "BN=1024", "--arch", "sm_80", PHOBOS_CACHE_MB="inf").exit_code == 0
     result = phobos("doctor", PHOBOS_CACHE_DIR=f"{tmp_path}/{'x' * 300}", PHOBOS_NO_CACHE="0")
     assert "File name too long" in result.output
+
+
+GENERIC = """
+@autotune(BN in [32, 128])
+kernel add<T>(X: tensor<T>[N], Y: tensor<T>[N], a: T) {
+  let i = ctx.block.x * BN
+  Y[i :+ BN] = X[i :+ BN] + a
+}
+"""
+
+
+@pytest.mark.parametrize("dtype", "f16 bf16 f32 f64 f8e4m3 f8e5m2 i8 u8 i32 u32 i64".split())
+def test_run_binds_every_dtype(dtype: str, tmp_path: Path) -> None:
+    """NumPy has no f8: its bits alone would run the kernel for u8."""
+    file = tmp_path / "add.ph"
+    file.write_text(GENERIC)
+    result = phobos("run", str(file), "--dim", "N=100", "--dtype", f"T={dtype}", "--backend", "reference", "--json")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["configuration"]["T"] == dtype

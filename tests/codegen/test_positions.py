@@ -56,3 +56,44 @@ kernel k(X: tensor<f32>[16], G: tensor<{dtype}>[N], Y: tensor<f32>[N]) {{
     y = np.full(len(where), 7, np.float32)
     phobos.jit(text)(x, where, y, backend=backend)
     assert y.tolist() == [0.0] * len(ENDS[dtype]) + [2.0, 12.0]
+
+
+@pytest.mark.parametrize("backend", ["reference", "emulator"])
+@pytest.mark.parametrize("dtype", ["u8", "u32", "i32", "i64"])
+def test_gathers_along_negative_strides(dtype: str, backend: str) -> None:
+    """An unsigned position times a negative stride is no address."""
+    text = f"""
+kernel k(X: tensor<f32>[M, N], G: tensor<{dtype}>[R], Y: tensor<f32>[R, N]) {{
+  let g: tile<{dtype}>[8] = G[0 :+ 8]
+  Y[0 :+ 8, 0 :+ 16] = X[g, 0 :+ 16]
+}}
+"""
+    kinds = {"u8": np.uint8, "u32": np.uint32, "i32": np.int32, "i64": np.int64}
+    where = np.array([3, 0, 9, 10, 200, 5, 5], kinds[dtype])
+    plain = np.arange(130, dtype=np.float32).reshape(10, 13)
+    for x in (plain[::-1], plain[:, ::-1]):
+        y = np.full((7, 13), 7, np.float32)
+        phobos.jit(text)(x, where, y, backend=backend)
+        np.testing.assert_array_equal(y, [x[i] if i < 10 else np.zeros(13) for i in where])
+
+
+@pytest.mark.parametrize("backend", ["reference", "emulator"])
+@pytest.mark.parametrize("dtype", ENDS)
+def test_rows_far_outside(dtype: str, backend: str) -> None:
+    """A position times a stride leaves 32 bits long before the position does."""
+    text = f"""
+kernel k(X: tensor<f32>[M, N], Y: tensor<f32>[M, N], at: {dtype}) {{
+  Y[0 :+ 8, 0 :+ 16] = X[at :+ 8, at :+ 16]
+  Y[at :+ 8, 0 :+ 16] = X[0 :+ 8, 0 :+ 16]
+  Y[0, 0] = X[at, 3]
+}}
+"""
+    x = np.arange(1, 61, dtype=np.float32).reshape(6, 10)
+    k = phobos.jit(text)
+    for at in (*ENDS[dtype], 10**9, -(10**6)):
+        if dtype == "u32" and at < 0:
+            continue
+        for array in (x, np.asfortranarray(x), x[::-1]):
+            y = np.full((6, 10), 7, np.float32)
+            k(array, y, at=at, backend=backend)
+            assert not y.any(), at

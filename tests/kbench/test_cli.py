@@ -155,6 +155,7 @@ def test_a_device_that_is_asked_for_and_missing() -> None:
     [
         ["--bench", "sapxy_fp32"],
         ["--autotune", "BR"],
+        ["--autotune", "BR=16 BR=32"],
         ["--peak-fp32", "-1"],
         ["--peak-fp32", "nan"],
         ["--backend", "gpu"],

@@ -12,7 +12,7 @@ from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision, Specialization
 from phobos.ir.c_names import c_identifier
 from phobos.ir.scheduled import DeclareFragment, GlobalView, SetScalar, Stmt
-from phobos.ir.storage import Apply, Buffer, Convert, Expr, Fragment, Literal, Opaque, ScalarRef, ScalarVar
+from phobos.ir.storage import Apply, Buffer, Expr, Fragment, Literal, Opaque, ScalarRef, ScalarVar
 from phobos.ir.tile import Block, Cast, Dot, KernelIR, Value
 from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout
@@ -20,10 +20,6 @@ from phobos.layout.shared import SharedLayout
 from phobos.passes.facts import ScalarFacts
 from phobos.passes.placement import Placement
 from phobos.source import Span
-
-# With 32-bit positions an extent is below 2^31 - 2^20, and no tile has more than 2^20 elements: what begins that far
-# before the largest position lies past every end.
-TILE_MARGIN = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -72,6 +68,7 @@ class Lowering:
         self.decisions: list[Decision] = []
         self.streamed: frozenset[Value] = frozenset()  # loads that happen inside the statement that reads them
         self.parts: dict[Fragment, tuple[GlobalView, int | float | bool]] = {}
+        self._dims = {d.name: d.value for d in kernel.dims}
         self._names: dict[str, int] = {}
         for name in (*kernel.order, *(d.name for d in kernel.dims)):
             self._names[c_identifier(name)] = 0
@@ -175,16 +172,18 @@ class Lowering:
     def scalar(self, v: Value) -> Expr:
         return self.scalars[v]
 
-    def start(self, v: Value) -> Expr:
-        """Where a span begins. A number that the kernel was given or has read may be near the largest: what is added
-        along the span must not carry it past that, to positions that exist."""
+    def start(self, v: Value, length: int, dim: int | str) -> Expr:
+        """Where a span begins. A number that the kernel was given or has read may be anything: it is brought to where
+        the span just misses the axis, or the arithmetic on it could end at positions that exist."""
         e = self.scalar(v)
         op = self.placement.defs.get(v)
-        given = op.operand.dtype if isinstance(op, Cast) else v.dtype
-        bits = self.spec.index_bits
-        if given is (DType.I32 if bits == 32 else DType.I64) and self.facts.constant(v) is None:
-            index = e if e.dtype is DType.INDEX else Convert(DType.INDEX, e)
-            return Apply(DType.INDEX, "min", (index, integer((1 << (bits - 1)) - 1 - TILE_MARGIN)))
+        if not isinstance(op, Cast) or op.operand.dtype is DType.INDEX or self.facts.constant(v) is not None:
+            return e
+        if not self.facts.nonnegative(v):
+            e = Apply(DType.INDEX, "max", (e, integer(-length)))
+        if not self.facts.below_dim(v, dim):
+            extent = integer(dim) if isinstance(dim, int) else self.scalars[self._dims[dim]]
+            e = Apply(DType.INDEX, "min", (e, extent))
         return e
 
     def loop_name(self, index: Value) -> str:

@@ -93,7 +93,7 @@ def global_view(ctx: Lowering, view: View, layout: RegisterLayout | None, transp
         tile_axis = tile_axes.pop(0)
         if isinstance(axis, AxisRange):
             low = axis.guarded and not ctx.facts.nonnegative(axis.start)
-            axes.append(RangeAxis(ctx.start(axis.start), axis.length, tile_axis, low, axis.guarded))
+            axes.append(RangeAxis(ctx.start(axis.start, axis.length, dim), axis.length, tile_axis, low, axis.guarded))
             key.append(("range", axis.start, axis.length))
         else:
             assert layout is not None
@@ -348,7 +348,7 @@ def _slice_positions(
         if isinstance(axis, AtIndex):
             e, value, length = _index(ctx.scalar(axis.index)), axis.index, 1
         else:
-            e, value, length = _index(ctx.start(axis.start)), axis.start, axis.length
+            e, value, length = _index(ctx.start(axis.start, axis.length, extent)), axis.start, axis.length
         start = ctx.facts.constant(value)
         known = start is not None and 0 <= start and start + length <= extent
         if isinstance(axis, AxisRange):
