@@ -11,7 +11,13 @@ PH_I ph_half ph_f2h(float f) {
   asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h.x) : "f"(f));
   return h;
 }
-PH_I float ph_b2f(ph_bf16 h) { return __uint_as_float((unsigned)h.x << 16); }
+// As one move of two halves: shifts are hoisted to the loads, and 128 loaded numbers then take 128 registers (168 bytes
+// spilled in a product of 128x256 with beta).
+PH_I float ph_b2f(ph_bf16 h) {
+  float f;
+  asm("mov.b32 %0, {%1, %2};" : "=f"(f) : "h"((unsigned short)0), "h"(h.x));
+  return f;
+}
 PH_I ph_bf16 ph_f2b(float f) {
   ph_bf16 h;
 #if __CUDA_ARCH__ >= 800
