@@ -260,9 +260,9 @@ class _Fragments:
     ) -> None:
         """Products of one load of b with every fragment of a.
 
-        Every second column of fragments goes through a from the far end, so that an instruction always shares an operand
-        with the one before it: 62 instead of 48 of 64 operands come from the reuse cache, and a product of 4096^3 takes
-        2 % less energy (which is its time, on a card at its power limit).
+        Every second column of fragments goes through a from the far end, so that an instruction shares an operand with
+        the one before it: 62 instead of 48 of 64 come from the reuse cache, and a product of 4096^3 takes 2 % less
+        energy (which is its time, on a card at its power limit).
         """
         p = self.plan
         a_buffer = buffer if a_buffer is None else a_buffer
