@@ -402,6 +402,7 @@ class ForStmt(Stmt):
     down: bool | None  # True/False where the sign of the step is known
     body: tuple[Stmt, ...]
     unroll: int | None = None
+    pipeline: int | None = None  # the stages that `@pipeline(n)` promises
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -8,14 +8,18 @@ the stage that the previous iteration read.
 A load qualifies if its positions are computable one iteration early (from the loop's index and values from outside),
 nothing in the loop writes its tensor, its elements go to shared memory unchanged, masked ones as zero, in accesses of 4
 bytes or more. Where only the latter fails, the tile is taken ahead through registers (passes/prefetch.py).
+
+`@pipeline(n)` before a loop fixes its stages, whatever the option says, and is an error (PH0550) where a load of the
+loop does not qualify; n = 1 leaves the loop as it is.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 
+from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision
 from phobos.ir.c_names import fresh_name
 from phobos.ir.scheduled import (
@@ -33,6 +37,7 @@ from phobos.ir.scheduled import (
     GlobalToShared,
     GlobalView,
     IfStmt,
+    LoadGlobal,
     LoadScalar,
     RangeAxis,
     ReturnStmt,
@@ -50,6 +55,7 @@ from phobos.ir.scheduled import (
 from phobos.ir.storage import Apply, Buffer, Expr, Literal, ScalarRef, ScalarVar, expr_walk, substitute
 from phobos.ir.types import DType
 from phobos.passes import prefetch
+from phobos.source import Span
 from phobos.target import Target
 from phobos.transfer import cp_async
 
@@ -73,7 +79,7 @@ def automatic_stages(schedule: Schedule, target: Target) -> int:
     """Stages by default: 2 to 4, as many as leave the other CTAs of the SM their shared memory."""
     best = 1
     for loop in walk(schedule.body):
-        if not isinstance(loop, ForStmt):
+        if not isinstance(loop, ForStmt) or loop.pipeline is not None:
             continue
         stage = sum(s.buffer.layout.bytes for s in loop.body if isinstance(s, GlobalToShared))
         products = [s for s in loop.body if isinstance(s, Contract)]
@@ -89,8 +95,11 @@ def automatic_stages(schedule: Schedule, target: Target) -> int:
 
 
 def run(schedule: Schedule, target: Target, stages: int) -> Schedule:
-    """The schedule with rings of `stages` where loops qualify; 1 leaves every load where it is."""
-    if stages < 2:
+    """The schedule with rings of `stages` where loops qualify; 1 leaves every load where it is.
+
+    Raises CompileError (PH0550) where a loop cannot keep the promise of its `@pipeline(n)`.
+    """
+    if stages < 2 and not any(isinstance(s, ForStmt) and s.pipeline is not None for s in walk(schedule.body)):
         return schedule
     stager = _Stager(schedule, target, stages)
     body = stager.block(schedule.body)
@@ -122,9 +131,20 @@ class _Stager:
         return tuple(out)
 
     def _loop(self, loop: ForStmt) -> list[Stmt]:
+        stages = self.stages if loop.pipeline is None else loop.pipeline
+        if stages < 2:
+            return [loop]
         loads = [s for s in loop.body if isinstance(s, GlobalToShared)]
         if not loads or not any(isinstance(s, Contract) for s in loop.body):
+            if loop.pipeline is not None:
+                raise _broken(loop, "it loads no tile that a product reads from shared memory", loop.span)
             return [loop]
+        if loop.pipeline is not None:
+            for s in _own(loop.body):
+                if isinstance(s, GlobalToShared) and s not in loads:
+                    raise _broken(loop, f"the tile of `{s.view.tensor}` is loaded under a condition", s.span)
+                if isinstance(s, LoadGlobal):
+                    raise _broken(loop, f"the tile of `{s.view.tensor}` goes to registers in its iteration", s.span)
         known = _scalars(loop)
         ready: list[tuple[GlobalToShared, Mapping[str, Expr]]] = []
         slow: list[GlobalToShared] = []
@@ -138,6 +158,10 @@ class _Stager:
             wanted = prefetch.registers(load) + sum(map(prefetch.registers, slow))
             if through is None and wanted > _spare_registers(loop):
                 through = f"{reason}, and {prefetch.registers(load)} registers are too many to hold it meanwhile"
+            if loop.pipeline is not None and (through is not None or stages > 2):
+                what = f"the tile of `{load.view.tensor}`"
+                why = through or f"{reason}, so that it is taken ahead through registers, in two stages"
+                raise _broken(loop, f"{what}: {why}", load.span)
             if through is None:
                 slow.append(load)
                 self._say(load, "a tile ahead through registers, double buffer", reason)
@@ -146,7 +170,7 @@ class _Stager:
         if not ready and not slow:
             return [loop]
         if not slow:
-            return self._ring(loop, ready)
+            return self._ring(loop, ready, stages)
         ahead = prefetch.build(
             loop, slow, partial(fresh_name, self.names),
             lambda view, index: _at(view, {**known, loop.index.name: index}),
@@ -155,7 +179,7 @@ class _Stager:
         self.replaced.update(ahead.rings)
         rest = tuple(s for s in loop.body if s not in slow)
         if ready:
-            *before, staged = self._ring(replace(loop, body=(*rest, *ahead.tail)), ready)
+            *before, staged = self._ring(replace(loop, body=(*rest, *ahead.tail)), ready, stages)
             if not isinstance(staged, ForStmt):  # a wait behind the loop, for breaks
                 *before, turned = before
                 after: list[Stmt] = [staged]
@@ -219,8 +243,8 @@ class _Stager:
             vector //= 2
         return cp_async.reject(vector, load.buffer.dtype.bytes, load.buffer.layout)
 
-    def _ring(self, loop: ForStmt, ready: list[tuple[GlobalToShared, Mapping[str, Expr]]]) -> list[Stmt]:
-        n, span = self.stages, loop.span
+    def _ring(self, loop: ForStmt, ready: list[tuple[GlobalToShared, Mapping[str, Expr]]], n: int) -> list[Stmt]:
+        span = loop.span
         stage = ScalarVar(fresh_name(self.names, "stage"), DType.INDEX)
         here = ScalarRef(DType.INDEX, stage.name)
         rings: dict[GlobalToShared, Buffer] = {}
@@ -335,6 +359,27 @@ class _Stager:
             IfStmt(span=span, condition=_before(loop.lo, loop), then=(first,), orelse=()),
             replace(loop, body=tuple(body)),
         ]
+
+
+def _own(statements: tuple[Stmt, ...]) -> Iterator[Stmt]:
+    """The statements and those in their branches, but not those of inner loops."""
+    for s in statements:
+        yield s
+        if isinstance(s, IfStmt):
+            yield from _own((*s.then, *s.orelse))
+
+
+def _broken(loop: ForStmt, reason: str, span: Span) -> CompileError:
+    """PH0550: the promise of a loop does not hold."""
+    return CompileError(
+        Diagnostic(
+            code="PH0550",
+            message=f"this loop cannot be pipelined in {loop.pipeline} stages",
+            span=span,
+            notes=(reason, f"`@pipeline({loop.pipeline})` stands before the `for` in line {loop.span.line}"),
+            help="without `@pipeline` the loop runs as well as it can",
+        )
+    )
 
 
 def _scalars(loop: ForStmt) -> dict[str, Expr]:

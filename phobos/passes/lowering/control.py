@@ -177,7 +177,7 @@ def for_op(ctx: Lowering, op: For, lower: LowerBlock, loops: list[Loop]) -> None
     ctx.emit(
         ForStmt(
             span=op.span, index=var, lo=ctx.scalar(op.lo), hi=ctx.scalar(op.hi), step=ctx.scalar(op.step),
-            down=None if step is None else step < 0, body=body, unroll=op.unroll,
+            down=None if step is None else step < 0, body=body, unroll=op.unroll, pipeline=op.pipeline,
         )  # fmt: skip
     )
     _bind(ctx, op.results, tuple(_end(ctx, op, v, place) for v, place in zip(op.results, places)))
