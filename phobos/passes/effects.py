@@ -66,11 +66,22 @@ class Access:
     earlier: frozenset[str] = frozenset()
     left: frozenset[str] = frozenset()
 
-    def aged(self, loop: str) -> "Access":
+    def aged(self, loop: str, before: bool) -> "Access":
+        """Seen from the next iteration of a loop. `before`: the access came before the loop.
+
+        What tells nothing is left out, so that the number of entries stays linear in the depth of loops: an access of
+        shared memory, whose positions are constants; one before the loop, unless its positions may be those of a
+        variable that the loop changes; and iterations of a loop that has ended since.
+        """
+        if self.view is None or loop in self.left or (before and "carried" not in self.view.varies):
+            return self
         return replace(self, earlier=self.earlier | {loop})
 
     def out_of(self, loop: str) -> "Access":
-        return replace(self, left=self.left | {loop})
+        """Seen from behind the loop."""
+        if self.view is None:
+            return self
+        return replace(self, left=self.left | {loop}, earlier=self.earlier - {loop})
 
 
 def accesses(s: Stmt) -> list[Access]:

@@ -28,18 +28,32 @@ from phobos.passes.effects import PIPELINE, WRITE, Access, accesses, conflict
 State = frozenset[Access]
 
 
+class _Conflict(Exception):
+    """The analysis need not go on: the barriers do not suffice."""
+
+
 class _Analysis:
     """Walks the statements with the set of accesses since the last barrier; `insert` adds barriers on conflicts, else
-    conflicts are only counted."""
+    the first one ends the walk.
+
+    A loop is walked until nothing more can be under way where it begins. What was found is kept for the next time that
+    an outer loop comes by, which can only add to it: else the work would double with every level of nesting.
+    """
 
     def __init__(self, schedule: Schedule, barriers: set[Stmt], insert: bool):
         self.schedule, self.barriers, self.insert = schedule, barriers, insert
         self.overlap = frozenset(a for a in schedule.tensor_dims if a not in schedule.restrict)
-        self.conflicts = 0
+        self.entries: dict[Stmt, State] = {}  # of loops: what has been under way where an iteration begins
+        self.settled: dict[Stmt, tuple[State, State, State]] = {}  # with such an entry: ends of the body, breaks
         self.reasons: dict[Stmt, set[str]] = {}
 
-    def run(self) -> None:
-        self._block(self.schedule.body, frozenset(), [])
+    def run(self) -> bool:
+        """Whether no conflict was left."""
+        try:
+            self._block(self.schedule.body, frozenset(), [])
+        except _Conflict:
+            return False
+        return True
 
     def _block(self, statements: tuple[Stmt, ...], state: State | None, loops: list[list[State]]) -> State | None:
         for s in statements:
@@ -54,10 +68,12 @@ class _Analysis:
         own = accesses(s)
         clashes = [(a, b) for a in state for b in own if conflict(a, b, self.schedule.offsets, self.overlap)]
         if clashes:
-            self.conflicts += len(clashes)
-            if self.insert:
-                self.barriers.add(s)
-                state = frozenset()
+            if not self.insert:
+                raise _Conflict
+            self.barriers.add(s)
+            self.entries.clear()  # less may be under way now
+            self.settled.clear()
+            state = frozenset()
             self.reasons.setdefault(s, set()).update(f"{b.what} after {a.what}" for a, b in clashes)
         return state | frozenset(own)
 
@@ -85,8 +101,8 @@ class _Analysis:
         name = s.index.name if isinstance(s, ForStmt) else f"while:{id(s)}"
         if isinstance(s, ForStmt):
             state = self._own(s, state)
-        entry = state
-        while True:
+        entry = state | self.entries.get(s, frozenset())
+        while s not in self.settled or self.settled[s][0] != entry:
             frame: list[State] = [frozenset(), frozenset()]  # states at break and at continue
             if isinstance(s, WhileStmt):
                 head = self._block(s.head, entry, [frame])
@@ -97,18 +113,21 @@ class _Analysis:
             end = self._block(s.body, entry_body, [frame])
             back = frame[1] | (end if end is not None else frozenset())
             # Values carried by a `while` change from one iteration to the next like an index does.
-            aged = frozenset(a.aged(name) for a in back)
+            aged = frozenset(a.aged(name, a in state) for a in back)
             if aged <= entry:
-                # A ring is filled, and its first step read, only for iterations that follow, whose barrier orders that:
-                # none of it is under way where the loop ends, or made no trip at all.
-                rings = {copy.buffer for copy in walk(s.body) if isinstance(copy, AsyncCopy)}
-                ends = frozenset(
-                    a
-                    for a in entry_body | back
-                    if a.resource not in rings or (a.mode != WRITE and a.threads != PIPELINE)
-                )
-                return frozenset(a if a in state else a.out_of(name) for a in ends | frame[0])
-            entry = entry | aged
+                self.settled[s] = (entry, entry_body | back, frame[0])
+            entry = self.entries[s] = entry | aged
+        _, ends, broken = self.settled[s]
+        # A ring is filled, and its first step read, only for iterations that follow, whose barrier orders that: none of
+        # it is under way where the loop ends, or made no trip at all.
+        rings = {copy.buffer for copy in walk(s.body) if isinstance(copy, AsyncCopy)}
+        left = [a for a in ends if a.resource not in rings or (a.mode != WRITE and a.threads != PIPELINE)]
+        return frozenset(a if a in state else a.out_of(name) for a in (*left, *broken))
+
+
+def suffice(schedule: Schedule, barriers: set[Stmt]) -> bool:
+    """Whether no hazard is left with a barrier before each of these statements beside those of the schedule itself."""
+    return _Analysis(schedule, barriers, insert=False).run()
 
 
 def run(schedule: Schedule) -> Schedule:
@@ -127,9 +146,7 @@ def run(schedule: Schedule) -> Schedule:
         (s for s in walk(schedule.body) if s in barriers), key=lambda s: (s.span.line, s.span.column), reverse=True
     )
     for s in listed:
-        without = _Analysis(schedule, barriers - {s}, insert=False)
-        without.run()
-        if not without.conflicts:
+        if suffice(schedule, barriers - {s}):
             barriers.discard(s)
     body = _insert(schedule.body, barriers, reasons)
     decisions = tuple(
