@@ -1,9 +1,9 @@
 """How times are taken: the same for every implementation of a case, interleaved in one process.
 
 Each implementation is warmed up by at least 25 calls and 500 ms of finished work. Then seven rounds; in each, every
-implementation is timed once, in random order, over 50 calls between two events. Where a call takes less than 50 us the
-50 calls of every implementation are one CUDA graph, so that Python is not what is measured. The result is the median,
-the minimum and the maximum over the rounds, per call.
+implementation is timed once, in random order, over 50 calls between two events. Where a call takes less than 50 us, or
+no longer than the host needs to start it, the 50 calls of every implementation are one CUDA graph, so that Python is
+not what is measured. The result is the median, the minimum and the maximum over the rounds, per call.
 """
 
 from __future__ import annotations
@@ -30,6 +30,8 @@ class Plan:
 
 
 FULL = Plan()
+# A call that takes the device less than this many times what it takes the host waits for the host.
+HOST_BOUND = 1.25
 # For a look while working; rows of such a run are never written into results/.
 QUICK = Plan(warmup_calls=3, warmup_seconds=0.05, rounds=3, calls=10)
 
@@ -80,7 +82,9 @@ def measure(
     for variants in implementations.values():
         warm_up(variants, clock, plan)
     rough = {name: clock.elapsed(cycle(v, plan.calls)) / plan.calls * 1e6 for name, v in implementations.items()}
-    replays = _captured(implementations, clock, plan) if min(rough.values()) < plan.graph_below_us else None
+    host = {name: _host_us(cycle(v, plan.calls), clock) for name, v in implementations.items()}
+    short = any(rough[name] < max(plan.graph_below_us, HOST_BOUND * host[name]) for name in implementations)
+    replays = _captured(implementations, clock, plan) if short else None
     rounds: dict[str, list[float]] = {name: [] for name in implementations}
     order = list(implementations)
     shuffle = random.Random(seed)
@@ -93,6 +97,17 @@ def measure(
             calls[-1]()
             rounds[name].append(clock.elapsed(calls) / plan.calls * 1e6)
     return {name: Timing(rounds_us=tuple(r), graph=replays is not None) for name, r in rounds.items()}
+
+
+def _host_us(calls: Sequence[Call], clock: Clock) -> float:
+    """Microseconds of the host to enqueue a call, on an idle device."""
+    clock.finish()
+    begin = time.perf_counter()
+    for call in calls:
+        call()
+    enqueued = time.perf_counter() - begin
+    clock.finish()
+    return enqueued / len(calls) * 1e6
 
 
 def warm_up(variants: Sequence[Call], clock: Clock, plan: Plan) -> None:

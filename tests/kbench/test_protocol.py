@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 
 import pytest
@@ -63,6 +64,25 @@ class SimulatedDevice:
             elif inside:
                 out[-1].append(entry)
         return out
+
+
+def test_calls_that_wait_for_the_host_are_replayed() -> None:
+    """The device needs 20 us, but the host 70 to start it: events around the calls show the host."""
+
+    class HostBound(SimulatedDevice):
+        def call(self, name: str, buffer: int = 0) -> Call:
+            run = super().call(name, buffer)
+
+            def slow() -> None:
+                time.sleep(self.cost[name])
+                run()
+
+            return slow
+
+    device = HostBound({"ours": 200e-6, "peer": 70e-6})
+    found = measure({"ours": [device.call("ours")], "peer": [device.call("peer")]}, device, QUIET)
+    assert found["ours"].graph and found["peer"].graph
+    assert set(sum(device.timed()[2:], [])) >= {"replay"}
 
 
 def test_the_numbers_are_those_of_the_protocol() -> None:
