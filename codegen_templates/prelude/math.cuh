@@ -52,8 +52,9 @@ PH_I double ph_sigmoid(double x) {
   return ph_div(x < 0. ? e : 1., 1. + e);
 }
 // x times the normal distribution function: 0.5 x (1 + erf(x / sqrt 2)) without its cancellation for x < 0
-PH_I float ph_gelu(float x) { return x * normcdff(x); }
-PH_I double ph_gelu(double x) { return x * normcdf(x); }
+// -infinity times 0 would be NaN; below -40 the result is -0 in both types
+PH_I float ph_gelu(float x) { return x < -40.f ? -0.f : x * normcdff(x); }
+PH_I double ph_gelu(double x) { return x < -40. ? -0. : x * normcdf(x); }
 // minimum and maximum of floats propagate NaN
 PH_I float ph_max(float a, float b) {
 #if __CUDA_ARCH__ >= 800

@@ -20,7 +20,7 @@ PH_I float ph_fast_log(float x) { return ph_fast_log2(x) * 0.6931471805599453f; 
 PH_I float ph_fast_div(float a, float b) { return __fdividef(a, b); }
 PH_I float ph_fast_sigmoid(float x) { return ph_fast_rcp(1.f + ph_fast_exp(-x)); }
 PH_I float ph_fast_erf(float x) { return erff(x); }
-PH_I float ph_fast_gelu(float x) { return 0.5f * x * (1.f + erff(x * 0.7071067811865476f)); }
+PH_I float ph_fast_gelu(float x) { return x < -40.f ? -0.f : 0.5f * x * (1.f + erff(x * 0.7071067811865476f)); }
 PH_I float ph_fast_pow(float a, float b) { return ph_fast_exp2(b * ph_fast_log2(a)); }
 #define PH_FAST_DOUBLE(name) PH_I double ph_fast_##name(double x) { return ph_##name(x); }
 PH_FAST_DOUBLE(exp) PH_FAST_DOUBLE(exp2) PH_FAST_DOUBLE(log) PH_FAST_DOUBLE(log2) PH_FAST_DOUBLE(sqrt)

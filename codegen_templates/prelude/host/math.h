@@ -13,7 +13,7 @@ PH_I double ph_sigmoid(double x) {
   return (x < 0. ? e : 1.) / (1. + e);
 }
 PH_I float ph_sigmoid(float x) { return (float)ph_sigmoid((double)x); }
-PH_I double ph_gelu(double x) { return x * (0.5 * __builtin_erfc(x * -0.70710678118654752440)); }
+PH_I double ph_gelu(double x) { return x < -40. ? -0. : x * (0.5 * __builtin_erfc(x * -0.70710678118654752440)); }
 PH_I float ph_gelu(float x) { return (float)ph_gelu((double)x); }
 PH_I float ph_div(float a, float b) { return a / b; }
 PH_I double ph_div(double a, double b) { return a / b; }
