@@ -23,13 +23,17 @@ OPTION_WORDS: dict[str, tuple[str, ...]] = {
     "rescale": ("auto", "off"),
     "sums": ("auto", "off"),
 }
-# Values that the language has and no pass acts on yet. They change no result, so they are no errors; the report and a
-# warning say that they have no effect.
-WITHOUT_EFFECT: dict[str, tuple[str, ...]] = {
-    "swizzle": ("on",),
-    "roles": ("on",),
-    "persistent": ("on",),
-    "order": ("grouped", "longest"),
+_IDLE = "no pass of this version acts on it"
+# Values that the language has and nothing acts on yet, with the reason. They change no result, so they are no errors;
+# the report and a warning say that they have no effect.
+WITHOUT_EFFECT: dict[str, dict[str, str]] = {
+    "state": {
+        "shared": "tiles that a loop carries stay in registers (operands of products, though, are not held there)"
+    },
+    "swizzle": {"on": _IDLE},
+    "roles": {"on": _IDLE},
+    "persistent": {"on": _IDLE},
+    "order": {"grouped": _IDLE, "longest": _IDLE},
 }
 INTEGER_OPTIONS = frozenset({"stages", "index"})
 
@@ -55,10 +59,12 @@ class ScheduleOptions:
     rescale: str = "auto"
     sums: str = "auto"
 
-    def without_effect(self) -> tuple[tuple[str, str], ...]:
-        """(option, value) of what was asked for and nothing acts on."""
+    def without_effect(self) -> tuple[tuple[str, str, str], ...]:
+        """(option, value, reason) of what was asked for and nothing acts on."""
         return tuple(
-            (name, value) for name, values in WITHOUT_EFFECT.items() if (value := getattr(self, name)) in values
+            (name, value, values[value])
+            for name, values in WITHOUT_EFFECT.items()
+            if (value := getattr(self, name)) in values
         )
 
     def non_default(self) -> dict[str, str | int]:

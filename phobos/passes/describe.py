@@ -29,9 +29,9 @@ def option_decisions(kernel: KernelIR) -> tuple[Decision, ...]:
     return tuple(
         Decision(
             stage=NO_EFFECT, subject=f"{name} = {value}", choice="no effect",
-            reason="no pass of this version acts on it", line=kernel.span.line,
+            reason=reason, line=kernel.span.line,
         )  # fmt: skip
-        for name, value in kernel.options.without_effect()
+        for name, value, reason in kernel.options.without_effect()
     )
 
 

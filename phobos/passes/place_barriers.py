@@ -34,7 +34,7 @@ class _Conflict(Exception):
 
 class _Analysis:
     """Walks the statements with the set of accesses since the last barrier; `insert` adds barriers on conflicts, else
-    the first one ends the walk.
+    the first one ends the walk, unless they are only to be listed (`listed`).
 
     A loop is walked until nothing more can be under way where it begins. What was found is kept for the next time that
     an outer loop comes by, which can only add to it: else the work would double with every level of nesting.
@@ -45,7 +45,7 @@ class _Analysis:
         self.overlap = frozenset(a for a in schedule.tensor_dims if a not in schedule.restrict)
         self.entries: dict[Stmt, State] = {}  # of loops: what has been under way where an iteration begins
         self.settled: dict[Stmt, tuple[State, State, State]] = {}  # with such an entry: ends of the body, breaks
-        self.reasons: dict[Stmt, set[str]] = {}
+        self.listed: set[str] | None = None
 
     def run(self) -> bool:
         """Whether no conflict was left."""
@@ -67,14 +67,15 @@ class _Analysis:
             state = frozenset()
         own = accesses(s)
         clashes = [(a, b) for a in state for b in own if conflict(a, b, self.schedule.offsets, self.overlap)]
-        if clashes:
+        if clashes and self.listed is not None:
+            self.listed.update(f"{b.what} after {a.what}" for a, b in clashes)
+        elif clashes:
             if not self.insert:
                 raise _Conflict
             self.barriers.add(s)
             self.entries.clear()  # less may be under way now
             self.settled.clear()
             state = frozenset()
-            self.reasons.setdefault(s, set()).update(f"{b.what} after {a.what}" for a, b in clashes)
         return state | frozenset(own)
 
     def _statement(self, s: Stmt, state: State, loops: list[list[State]]) -> State | None:
@@ -130,15 +131,19 @@ def suffice(schedule: Schedule, barriers: set[Stmt]) -> bool:
     return _Analysis(schedule, barriers, insert=False).run()
 
 
+def _separated(schedule: Schedule, barriers: set[Stmt]) -> tuple[str, ...]:
+    """The hazards that are left with these barriers, in words."""
+    analysis = _Analysis(schedule, barriers, insert=False)
+    analysis.listed = set()
+    analysis.run()
+    return tuple(sorted(analysis.listed))
+
+
 def run(schedule: Schedule) -> Schedule:
     barriers: set[Stmt] = set()
-    reasons: dict[Stmt, set[str]] = {}
     while True:  # a barrier that the back edge of a loop asks for changes what holds further up
         before = len(barriers)
-        analysis = _Analysis(schedule, barriers, insert=True)
-        analysis.run()
-        for s, why in analysis.reasons.items():
-            reasons.setdefault(s, set()).update(why)
+        _Analysis(schedule, barriers, insert=True).run()
         if len(barriers) == before:
             break
     # In one order whatever the run: of several barriers of which one suffices, the earliest in the text stays.
@@ -148,18 +153,24 @@ def run(schedule: Schedule) -> Schedule:
     for s in listed:
         if suffice(schedule, barriers - {s}):
             barriers.discard(s)
+    reasons = {s: _separated(schedule, barriers - {s}) for s in listed if s in barriers}
     body = _insert(schedule.body, barriers, reasons)
     decisions = tuple(
         Decision(
-            stage="barrier", subject="barrier", choice="block-wide, before what the line does here",
-            reason="; ".join(sorted(reasons.get(s, {"hazard"}))[:3]), line=s.span.line,
+            stage="barrier",
+            subject="barrier",
+            choice="block-wide, before what the line does here",
+            reason="; ".join(s.reasons[:3]) + ("; ..." if len(s.reasons) > 3 else ""),
+            line=s.span.line,
         )  # fmt: skip
-        for s in sorted((s for s in listed if s in barriers), key=lambda s: (s.span.line, s.span.column))
+        for s in sorted((s for s in walk(body) if isinstance(s, Barrier)), key=lambda s: (s.span.line, s.span.column))
     )
     return replace(schedule, body=body, decisions=(*schedule.decisions, *decisions))
 
 
-def _insert(statements: tuple[Stmt, ...], barriers: set[Stmt], reasons: dict[Stmt, set[str]]) -> tuple[Stmt, ...]:
+def _insert(
+    statements: tuple[Stmt, ...], barriers: set[Stmt], reasons: dict[Stmt, tuple[str, ...]]
+) -> tuple[Stmt, ...]:
     out: list[Stmt] = []
     for s in statements:
         new = s
@@ -168,12 +179,12 @@ def _insert(statements: tuple[Stmt, ...], barriers: set[Stmt], reasons: dict[Stm
         elif isinstance(s, WhileStmt):
             head = _insert(s.head, barriers, reasons)
             if s in barriers:  # its condition reads what the head wrote
-                head = (*head, Barrier(span=s.span, reasons=tuple(sorted(reasons.get(s, ())))))
+                head = (*head, Barrier(span=s.span, reasons=reasons[s]))
             out.append(replace(s, head=head, body=_insert(s.body, barriers, reasons)))
             continue
         elif isinstance(s, IfStmt):
             new = replace(s, then=_insert(s.then, barriers, reasons), orelse=_insert(s.orelse, barriers, reasons))
         if s in barriers:
-            out.append(Barrier(span=s.span, reasons=tuple(sorted(reasons.get(s, ())))))
+            out.append(Barrier(span=s.span, reasons=reasons[s]))
         out.append(new)
     return tuple(out)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 import phobos
+from phobos import resources
 from phobos.runtime.compiled import Compiled
 
 GEMM = """@grid(ceildiv(N, 64), ceildiv(M, 64))
@@ -64,3 +65,13 @@ def test_unaligned_tensors_are_named() -> None:
     for subject, (choice, reason) in decisions(c, "access").items():
         if subject.endswith(" B") or subject.endswith(" C"):  # rows of 100 bytes
             assert choice.startswith(("2 ", "4 ")) and reason, subject
+
+
+def test_every_barrier_is_listed_with_what_it_separates() -> None:
+    c = phobos.load(str(resources.examples_dir() / "flash_attention_fp32.ph")).compile(arch="sm_90a", config={"BR": 16, "BC": 16})
+    found = [d for d in c.decisions if d.stage == "barrier"]
+    assert len(found) == c.cuda.count("ph_syncthreads();")
+    lines = {d.line: d.reason for d in found}
+    assert "publishes the stage that arrived" in lines[19]  # at the head of the loop, by the ring
+    assert "read of corr_x" in lines[36] and "s_s" in lines[36]  # both hazards of one barrier
+    assert "read of l_x" in lines[41]
