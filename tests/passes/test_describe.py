@@ -68,7 +68,8 @@ def test_unaligned_tensors_are_named() -> None:
 
 
 def test_every_barrier_is_listed_with_what_it_separates() -> None:
-    c = phobos.load(str(resources.examples_dir() / "flash_attention_fp32.ph")).compile(arch="sm_90a", config={"BR": 16, "BC": 16})
+    kernel = phobos.load(str(resources.examples_dir() / "flash_attention_fp32.ph"))
+    c = kernel.compile(arch="sm_90a", config={"BR": 16, "BC": 16})
     found = [d for d in c.decisions if d.stage == "barrier"]
     assert len(found) == c.cuda.count("ph_syncthreads();")
     lines = {d.line: d.reason for d in found}
