@@ -27,6 +27,9 @@ BACKENDS = ("auto", "cuda", "reference", "emulator")
 )
 @click.option("--autotune", "pins", metavar='"BR=64 BC=32"', multiple=True, help="Pin the configuration.")
 @click.option(
+    "--option", "schedule", metavar="NAME=VALUE", multiple=True, help="Fix an option of the schedule: matmul=wmma."
+)
+@click.option(
     "--csv", "csv_path", metavar="[PATH]", is_flag=False, flag_value="-", help="CSV, to a file or the output."
 )
 @click.option("--json", "json_path", metavar="[PATH]", is_flag=False, flag_value="-", help="JSON, likewise.")
@@ -43,6 +46,7 @@ def command(
     names: Sequence[str],
     wanted: Sequence[str],
     pins: Sequence[str],
+    schedule: Sequence[str],
     csv_path: str | None,
     json_path: str | None,
     out: str | None,
@@ -69,7 +73,10 @@ def command(
             click.echo(f"{name:19} {found[0].title}: {cases}; rated by {found[0].bound}; peers: {peers}")
         return
     chosen = tuple(dict.fromkeys(_known(n, benches.NAMES) for n in names)) or benches.NAMES
+    from kbench.text import parse_options
+
     config = parse_pins(pins)
+    options = parse_options(schedule)
     overrides = {"fp32": peak_fp32, "fp16tc": peak_fp16tc, "fp16tcf32acc": peak_fp16tcf32acc}
     for unit, value in overrides.items():
         if value is not None and not (value > 0 and math.isfinite(value)):
@@ -82,11 +89,11 @@ def command(
     if _on_gpu(backend):
         peaks = {u: v for u, v in overrides.items() if v is not None}
         work = _selected(chosen, wanted, lambda b: b.quick_cases if quick else b.cases)
-        good = _gpu(work, config, peaks, search, fresh, quick, csv_path, json_path, out, to_stdout)
+        good = _gpu(work, config, options, peaks, search, fresh, quick, csv_path, json_path, out, to_stdout)
     else:
         backends = ("reference", "emulator") if backend == "auto" else (backend,)
         work = _selected(chosen, wanted, lambda b: b.host_cases(config))
-        good = _host(work, config, backends, csv_path, json_path, out, to_stdout)
+        good = _host(work, config, options, backends, csv_path, json_path, out, to_stdout)
         if search:
             click.echo("nothing was searched either: timing a configuration needs a CUDA device", err=to_stdout)
     if not good:
@@ -141,6 +148,19 @@ def parse_pins(texts: Sequence[str]) -> dict[str, object]:
     return out
 
 
+def pins_of(bench: Bench, config: dict[str, object], work: Sequence[tuple[Bench, Case]]) -> dict[str, object]:
+    """Of the pinned names those that the bench has; where no bench has a name, all keep it, and say so."""
+    from kbench.text import load_kernel
+
+    def has(name: str, other: Bench) -> bool:
+        return any(name == n for n, _ in load_kernel(other).info.space)
+
+    if not config:
+        return {}
+    benches = list({b.example: b for b, _ in work}.values())
+    return {n: v for n, v in config.items() if has(n, bench) or not any(has(n, b) for b in benches)}
+
+
 def _on_gpu(backend: str) -> bool:
     if backend in ("reference", "emulator"):
         return False
@@ -154,6 +174,7 @@ def _on_gpu(backend: str) -> bool:
 def _gpu(
     work: Sequence[tuple[Bench, Case]],
     config: dict[str, object],
+    options: dict[str, str],
     overrides: dict[str, float],
     search: bool,
     fresh: bool,
@@ -190,8 +211,9 @@ def _gpu(
     for bench, case in work:
         try:
             outcome = gpu.run_case(
-                bench, case, device, peaks, config=config, plan=plan, search=search, fresh=fresh, say=say
-            )
+                bench, case, device, peaks, config=pins_of(bench, config, work), plan=plan, search=search, fresh=fresh,
+                options=options, say=say,
+            )  # fmt: skip
         except PhobosError as e:
             say(f"{bench.name} {case.label}: FAILED\n{e}")
             good = False
@@ -221,7 +243,8 @@ def _record(out: Path, name: str, case: str, outcome: Outcome, lines: Sequence[C
         results.write_new(path, results.merged_json(results.read_old(path), outcome.rows, str(path)))
     if outcome.search is not None:
         path = out / "search" / f"{name}.json"
-        found = {case: outcome.search}
+        ours = {row.impl for row in outcome.rows} - {"phobos"}
+        found = {" ".join([case, *ours]): outcome.search}
         results.write_new(path, results.merged_search(results.read_old(path), found, str(path)))
     if lines:
         path = out.parent / "results.csv"
@@ -236,7 +259,7 @@ def _gpu_table(rows: Sequence[Row]) -> str:
         rate = f"{r.gbps:.0f} GB/s" if r.gbps is not None else f"{r.tflops:.2f} TFLOP/s"
         lines.append(
             (
-                r.bench,
+                r.bench + r.impl.removeprefix("phobos"),
                 r.case,
                 f"{r.median_us:.1f}",
                 f"{r.min_us:.1f}..{r.max_us:.1f}",
@@ -257,6 +280,7 @@ def _gpu_table(rows: Sequence[Row]) -> str:
 def _host(
     work: Sequence[tuple[Bench, Case]],
     config: dict[str, object],
+    options: dict[str, str],
     backends: Sequence[str],
     csv_path: str | None,
     json_path: str | None,
@@ -275,7 +299,9 @@ def _host(
     if "emulator" in backends and len(backends) > 1 and shutil.which(settings.host_compiler()) is None:
         say(f"no C++ compiler {settings.host_compiler()!r}: the emulator is left out (see `phobos doctor`)")
         backends = tuple(b for b in backends if b != "emulator")
-    checks: list[HostCheck] = [check_case(bench, case, b, config) for bench, case in work for b in backends]
+    checks: list[HostCheck] = [
+        check_case(bench, case, b, pins_of(bench, config, work), options) for bench, case in work for b in backends
+    ]
     lines = [
         (
             c.bench,
@@ -308,7 +334,7 @@ def _host_json(check: HostCheck) -> dict[str, object]:
     return {
         "bench": check.bench,
         "case": check.case,
-        "impl": "phobos",
+        "impl": check.impl,
         "backend": check.backend,
         "config": dict(check.config),
         "ok": check.good,

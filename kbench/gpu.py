@@ -12,18 +12,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import phobos
 from kbench.bench import MEMORY, Arrays, Bench, Case, Peer, PeerInput, Prepared
 from kbench.device import COPY_BYTES, Device
 from kbench.protocol import FULL, Call, Plan, Timing, measure, warm_up
 from kbench.results import CsvRow, Row
 from kbench.roofline import Peaks, attainable_flops
+from kbench.text import implementation, load_kernel
 from kbench.variant import Variant, variant_of
-from phobos import resources
 from phobos.norms import ErrorNorms, error_norms
 from phobos.tuning.result import SearchResult
 
-OURS = "phobos"
 # A peer may use another algorithm than the oracle's tolerance was made for; it must still compute the same thing.
 PEER_SLACK = 100.0
 # Buffers of one rotation together exceed the L2 cache by this factor.
@@ -61,12 +59,16 @@ def run_case(
     plan: Plan = FULL,
     search: bool = False,
     fresh: bool = False,
+    options: Mapping[str, str] | None = None,
     say: Callable[[str], None] = lambda text: None,
 ) -> Outcome:
     """Verifies and times one case, with `search` after a search for its configuration (or with the stored result of
-    one, except with `fresh`). Raises CompileError and LaunchError as the kernel's compilation and calls do.
+    one, except with `fresh`), with options of the schedule as `kbench.text` adds them.
+
+    Raises CompileError and LaunchError as the kernel's compilation and calls do.
     """
-    kernel = phobos.load(str(resources.examples_dir() / bench.example))
+    kernel = load_kernel(bench, options)
+    name = implementation(options)
     scalars = bench.scalars(case)
     sets = _buffer_sets(bench, case, device)
     pins = {**case.config, **config}
@@ -111,14 +113,14 @@ def run_case(
         notes.append(f"{bench.name}: no peer was timed, torch is not installed")
     del expected
 
-    implementations: dict[str, list[Call]] = {OURS: [], **{p.name: [] for p in peers}}
+    implementations: dict[str, list[Call]] = {name: [], **{p.name: [] for p in peers}}
     for shared in sets:
-        implementations[OURS].append(ours(_own_outputs(bench, case, device, shared)))
+        implementations[name].append(ours(_own_outputs(bench, case, device, shared)))
         for peer in peers:
             own = _own_outputs(bench, case, device, shared)
             implementations[peer.name].append(peer.prepare(_peer_input(bench, case, device, own, scalars)).call)
     timings = measure(implementations, device, plan)
-    rows = _rows(bench, case, device, peaks, variant, norms, timings)
+    rows = _rows(bench, case, device, peaks, variant, norms, timings, name)
     over = any(r.pct_of_peak is not None and r.pct_of_peak > 105.0 for r in rows)
     if over and set(variant.kinds) <= {"ieee"}:  # rounded products run on another unit than the one it is rated by
         notes.append(f"{bench.name}: above 105 % of the stated peak; the clock or the peak is wrong (--peak-fp32 ...)")
@@ -175,9 +177,10 @@ def _rows(
     variant: Variant,
     norms: ErrorNorms,
     timings: Mapping[str, Timing],
+    ours: str = "phobos",
 ) -> list[Row]:
-    peers: list[str | None] = [name for name in timings if name != OURS]
-    return [result_row(bench, case, device, peaks, variant, norms, timings, OURS, peer) for peer in peers or [None]]
+    peers: list[str | None] = [name for name in timings if name != ours]
+    return [result_row(bench, case, device, peaks, variant, norms, timings, ours, peer) for peer in peers or [None]]
 
 
 def result_row(

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-import phobos
 from kbench.bench import Bench, Case
 from kbench.device import BF16_NAN, bf16_to_float64, random_array
+from kbench.text import implementation, load_kernel
 from kbench.variant import kinds_of
-from phobos import resources
 from phobos.diagnostics import PhobosError
 from phobos.norms import ErrorNorms, error_norms
 from phobos.target import DEFAULT_ARCH
@@ -28,15 +27,18 @@ class HostCheck:
     norms: ErrorNorms | None
     tolerance: float
     problem: str | None = None
+    impl: str = "phobos"
 
     @property
     def good(self) -> bool:
         return self.problem is None and self.norms is not None and self.norms.within(self.tolerance)
 
 
-def check_case(bench: Bench, case: Case, backend: str, config: Mapping[str, object]) -> HostCheck:
-    """One case on one backend. `config` wins over the case's own."""
-    kernel = phobos.load(str(resources.examples_dir() / bench.example))
+def check_case(
+    bench: Bench, case: Case, backend: str, config: Mapping[str, object], options: Mapping[str, str] | None = None
+) -> HostCheck:
+    """One case on one backend. `config` wins over the case's own; options as `kbench.text` adds them."""
+    kernel = load_kernel(bench, options)
     config = {**case.config, **config}
     tensors, expected = arguments_and_oracle(bench, case)
     tolerance = bench.tolerance["ieee"]
@@ -60,6 +62,7 @@ def check_case(bench: Bench, case: Case, backend: str, config: Mapping[str, obje
         norms=norms,
         tolerance=tolerance,
         problem=problem,
+        impl=implementation(options),
     )
 
 

@@ -114,6 +114,28 @@ def test_a_pinned_configuration() -> None:
 
 
 @pytest.mark.usefixtures("no_device")
+def test_a_pin_of_one_bench_among_several() -> None:
+    arguments = ("--bench", "flash_fp32", "--bench", "saxpy_fp32", "--backend", "reference", "--json")
+    result = kbench(*arguments, "--autotune", "BR=32 BC=16")
+    assert result.exit_code == 0
+    assert {r["bench"]: r["config"].get("BR") for r in json.loads(result.stdout)} == {
+        "flash_fp32": 32,
+        "saxpy_fp32": None,
+    }
+    assert kbench(*arguments, "--autotune", "NO=32").exit_code == 1
+
+
+@pytest.mark.usefixtures("no_device")
+def test_options_of_the_schedule() -> None:
+    arguments = ("--bench", "gemm_fp16", "--backend", "reference", "--option", "matmul=wmma", "--option", "stages=3")
+    result = kbench(*arguments, "--json")
+    assert result.exit_code == 0
+    assert {r["impl"] for r in json.loads(result.stdout)} == {"phobos:wmma:stages=3"}
+    outside = kbench(*arguments, "--option", "index=17")
+    assert outside.exit_code == 1 and "PH0304" in outside.stderr
+
+
+@pytest.mark.usefixtures("no_device")
 @pytest.mark.parametrize("pins", ["BR=48", "BX=16", "BR=wide", "BR=1000000000000"])
 def test_an_impossible_configuration_fails(pins: str) -> None:
     result = kbench("--bench", "flash_fp32", "--backend", "reference", "--autotune", pins)
@@ -156,6 +178,11 @@ def test_a_device_that_is_asked_for_and_missing() -> None:
         ["--bench", "sapxy_fp32"],
         ["--autotune", "BR"],
         ["--autotune", "BR=16 BR=32"],
+        ["--option", "matmul"],
+        ["--option", "matmul=wmm"],
+        ["--option", "matmull=wmma"],
+        ["--option", "stages=-1"],
+        ["--option", "matmul=fma", "--option", "matmul=mma"],
         ["--peak-fp32", "-1"],
         ["--peak-fp32", "nan"],
         ["--backend", "gpu"],

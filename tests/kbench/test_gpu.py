@@ -90,6 +90,19 @@ def test_a_case_without_torch(bench: Bench) -> None:
     assert any("no peer was timed" in n for n in found.notes)
 
 
+def test_an_option_of_the_schedule_names_the_implementation() -> None:
+    """The rows say so, and the kernel is another one: WMMA instead of the compiler's choice."""
+    bench, case = small("gemm_fp16")
+    said: list[str] = []
+    found = gpu.run_case(
+        bench, case, ArrayDevice(), PEAKS, config={}, plan=PLAN, options={"matmul": "wmma"}, say=said.append
+    )
+    assert found.good and {r.impl for r in found.rows} == {c.impl for c in found.csv} == {"phobos:wmma"}
+    assert "products by wmma" in said[0]
+    plain = gpu.run_case(bench, case, ArrayDevice(), PEAKS, config={}, plan=PLAN, say=said.append)
+    assert {r.impl for r in plain.rows} == {"phobos"} and "products by mma" in said[1]
+
+
 def test_rotation_exceeds_the_cache() -> None:
     """A memory-bound case gets as many sets as three times L2 holds, two at least; a compute-bound one gets one."""
     sizes: dict[str, int] = {}
