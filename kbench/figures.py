@@ -44,7 +44,7 @@ def figures(found: Sequence[Mapping[str, object]]) -> str:
         peer = [r["peer"] or "", "", ""]
         if r["ratio"] is not None:
             peer[1:] = [f"{r['peer_median_us']:.1f}", f"{r['ratio']:.2f}"]
-        name = f"{r['bench']}{str(r.get('impl', '')).removeprefix('phobos')}{' (searched)' if r['searched'] else ''}"
+        name = f"{r['bench']}{str(r['impl']).removeprefix('phobos')}{' (searched)' if r['searched'] else ''}"
         lines.append("| " + " | ".join(map(str, [name, r["case"], f"{r['median_us']:.1f}", rate, *peer])) + " |")
     return "\n".join(lines)
 

@@ -58,7 +58,7 @@ class Row:
     date: str
 
     def key(self) -> tuple[object, ...]:
-        return (self.bench, self.case, self.impl, self.peer)
+        return (self.bench, self.case, self.impl, self.peer, self.searched)
 
     def to_json(self) -> dict[str, object]:
         """All fields, but of `tflops` and `gbps` only the one that the bench is rated in."""
@@ -105,7 +105,7 @@ def merged_json(old_text: str | None, rows: Iterable[Row], path: str = "results"
             if not isinstance(old, list):
                 raise TypeError("not a list")
             for item in old:
-                kept[tuple(item[k] for k in ("bench", "case", "impl", "peer"))] = item
+                kept[tuple(item[k] for k in ("bench", "case", "impl", "peer", "searched"))] = item
         except (ValueError, TypeError, KeyError):
             raise CompileError(
                 Diagnostic(

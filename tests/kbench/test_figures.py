@@ -5,7 +5,8 @@ import pytest
 from kbench.figures import BEGIN, END, ROOT, figures, filled, rows
 
 ROW = {
-    "bench": "b", "case": "8x8 f32", "ratio": 1.234, "median_us": 10.06, "peer": "torch", "peer_median_us": 12.41,
+    "bench": "b", "case": "8x8 f32", "impl": "phobos", "ratio": 1.234,
+    "median_us": 10.06, "peer": "torch", "peer_median_us": 12.41,
     "searched": False, "device": "a card", "driver": "1", "cuda": "13.0", "torch": "2", "date": "2026-01-01",
 }  # fmt: skip
 
@@ -18,6 +19,8 @@ def test_readme_is_up_to_date():
 def test_rows():
     table = figures([{**ROW, "gbps": 99.6}, {**ROW, "tflops": 1.25, "peer": None, "ratio": None, "searched": True}])
     assert "| b | 8x8 f32 | 10.1 | 100 GB/s | torch | 12.4 | 1.23 |" in table
+    other = figures([{**ROW, "gbps": 1.0, "impl": "phobos:wmma"}])
+    assert "| b:wmma | 8x8 f32 |" in other
     assert "| b (searched) | 8x8 f32 | 10.1 | 1.2 TFLOP/s |  |  |  |" in table
     assert "a card, driver 1, CUDA 13.0, torch 2 (2026-01-01)" in table
 

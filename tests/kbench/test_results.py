@@ -79,6 +79,11 @@ def test_rows_replace_those_of_the_same_key() -> None:
     ]
 
 
+def test_a_searched_configuration_stands_beside_the_default() -> None:
+    both = json.loads(merged_json(merged_json(None, [ROW]), [replace(ROW, searched=not ROW.searched, median_us=1.0)]))
+    assert [(r["searched"], r["median_us"]) for r in both] == [(ROW.searched, 4000.0), (not ROW.searched, 1.0)]
+
+
 @pytest.mark.parametrize("text", ["{", "{}", "{}x", '[{"bench": 1}]', "[1]", "3"])
 def test_a_file_of_something_else_is_not_overwritten(text: str) -> None:
     with pytest.raises(CompileError) as e:
