@@ -16,7 +16,7 @@ loop does not qualify; n = 1 leaves the loop as it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 
 from phobos.diagnostics import CompileError, Diagnostic
@@ -38,7 +38,6 @@ from phobos.ir.scheduled import (
     GlobalView,
     IfStmt,
     LoadGlobal,
-    LoadScalar,
     RangeAxis,
     ReturnStmt,
     Schedule,
@@ -52,7 +51,19 @@ from phobos.ir.scheduled import (
     WhileStmt,
     walk,
 )
-from phobos.ir.storage import Apply, Buffer, Expr, Literal, ScalarRef, ScalarVar, expr_walk, substitute
+from phobos.ir.storage import (
+    Apply,
+    Buffer,
+    BufferRef,
+    Expr,
+    Fragment,
+    FragmentRef,
+    Literal,
+    ScalarRef,
+    ScalarVar,
+    expr_walk,
+    substitute,
+)
 from phobos.ir.types import DType
 from phobos.passes import prefetch
 from phobos.source import Span
@@ -140,9 +151,9 @@ class _Stager:
                 raise _broken(loop, "it loads no tile that a product reads from shared memory", loop.span)
             return [loop]
         if loop.pipeline is not None:
-            for s in _own(loop.body):
-                if isinstance(s, GlobalToShared) and s not in loads:
-                    raise _broken(loop, f"the tile of `{s.view.tensor}` is loaded under a condition", s.span)
+            for s in walk(loop.body):
+                if isinstance(s, (GlobalToShared, AsyncCopy)) and s not in loads:
+                    raise _broken(loop, f"the tile of `{s.view.tensor}` is loaded in a branch or an inner loop", s.span)
                 if isinstance(s, LoadGlobal):
                     raise _broken(loop, f"the tile of `{s.view.tensor}` goes to registers in its iteration", s.span)
         known = _scalars(loop)
@@ -217,16 +228,17 @@ class _Stager:
         mates = {t for t in self.schedule.tensor_dims if t not in self.schedule.restrict}
         if load.view.tensor in written or (load.view.tensor in mates and written & mates):
             return "the loop writes to its tensor"
-        inside = {s.target.name for s in walk(loop.body) if isinstance(s, SetScalar)}
-        inside |= {s.index.name for s in walk(loop.body) if isinstance(s, ForStmt)}
-        inside |= {s.target.name for s in walk(loop.body) if isinstance(s, LoadScalar)}
+        inside = _made(loop)
         for axis in load.view.axes:
             if isinstance(axis, GatherAxis):
                 return "its positions are gathered"
             start = axis.start if isinstance(axis, RangeAxis) else axis.index
             for e in expr_walk(substitute(start, known)):
-                if isinstance(e, ScalarRef) and e.name in inside:
-                    return f"its position depends on `{e.name}`, which the iteration computes"
+                name = e.name if isinstance(e, ScalarRef) else e.fragment.name if isinstance(e, FragmentRef) else None
+                if name in inside:
+                    return f"its position depends on `{name}`, which the iteration computes"
+                if isinstance(e, BufferRef):
+                    return f"its position is read from `{e.buffer.name}`, which may not be written an iteration earlier"
         return None
 
     def _synchronous(self, load: GlobalToShared) -> str | None:
@@ -361,14 +373,6 @@ class _Stager:
         ]
 
 
-def _own(statements: tuple[Stmt, ...]) -> Iterator[Stmt]:
-    """The statements and those in their branches, but not those of inner loops."""
-    for s in statements:
-        yield s
-        if isinstance(s, IfStmt):
-            yield from _own((*s.then, *s.orelse))
-
-
 def _broken(loop: ForStmt, reason: str, span: Span) -> CompileError:
     """PH0550: the promise of a loop does not hold."""
     return CompileError(
@@ -389,6 +393,19 @@ def _scalars(loop: ForStmt) -> dict[str, Expr]:
         if isinstance(s, SetScalar) and s.declare and s.constant:
             known[s.target.name] = substitute(s.value, known)
     return known
+
+
+def _made(loop: ForStmt) -> set[str]:
+    """Names of the scalars and tiles in registers that statements of the loop's body name: what it may set."""
+
+    def inside(x: object) -> Iterator[str]:
+        if isinstance(x, (ScalarVar, Fragment)):
+            yield x.name
+        elif isinstance(x, tuple):
+            for part in x:
+                yield from inside(part)
+
+    return {name for s in walk(loop.body) for f in fields(s) for name in inside(getattr(s, f.name))}
 
 
 def _plus(base: Expr, step: Expr, times: int) -> Expr:

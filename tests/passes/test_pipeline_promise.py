@@ -74,7 +74,15 @@ BROKEN = {
     "no asynchronous copies": ("@pipeline(3)", PRODUCT, "f16", "sm_75", "no asynchronous copies"),
     "under a condition": (
         "@pipeline(2)", f"acc += dot(A[row :+ 32, 0 :+ 16], B[k :+ 16, col :+ 32])\n    if k > 16 {{ {PRODUCT} }}",
-        "f16", "sm_80", "under a condition",
+        "f16", "sm_80", "in a branch or an inner loop",
+    ),
+    "in an inner loop": (
+        "@pipeline(2)", f"{PRODUCT}\n    for j in range(0, K, 16) {{ {PRODUCT.replace('k :+', 'j :+')} }}",
+        "f16", "sm_80", "in a branch or an inner loop",
+    ),
+    "to registers in an inner loop": (
+        "@pipeline(2)", f"{PRODUCT}\n    for j in range(0, 3) {{ acc += f32(A[row :+ 32, j + k :+ 32]) }}",
+        "f16", "sm_80", "`A` goes to registers",
     ),
     "written": (
         "@pipeline(2)", f"{PRODUCT}\n    B[k :+ 16, col :+ 32] = zeros(f16, 16, 32)", "f16", "sm_80",
