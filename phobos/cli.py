@@ -214,6 +214,8 @@ def parse_value(text: str) -> Value:
     """A compile-time value as written: integer (decimal, hex, with _), float, true, false, else a word."""
     if text in ("true", "false"):
         return text == "true"
+    if not text.isascii():  # Python reads the digits of every script
+        return text
     for convert in (lambda t: int(t, 0), float):
         try:
             return convert(text)

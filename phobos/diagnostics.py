@@ -99,9 +99,9 @@ class LaunchError(PhobosError):
     """A call is at fault: arguments, device, missing GPU or driver."""
 
 
-def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known name closest to `word`, if any is close enough to be a likely typo."""
+def nearest(word: object, known: Iterable[str]) -> str | None:
+    """The known name closest to `word`, if any is close enough to be a likely typo. What is no text is like none."""
     import difflib
 
-    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6) if isinstance(word, str) else []
     return found[0] if found else None

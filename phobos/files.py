@@ -6,6 +6,7 @@ import os
 import stat
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 from phobos.diagnostics import CompileError, Diagnostic
@@ -116,3 +117,33 @@ def _replace(target: Path, data: bytes) -> None:
 
 def _error(code: str, message: str, help: str | None = None) -> CompileError:
     return CompileError(Diagnostic(code=code, message=message, help=help))
+
+
+_ABANDONED_AFTER = 3600.0  # seconds after which a file that is being written is what a killed process left
+
+
+def evict(folder: Path, limit: int, unfinished: str) -> None:
+    """Deletes the least recently used files of a cache folder where they hold more than `limit` bytes in all, and what
+    killed processes left of files whose names begin with `unfinished`. Raises OSError."""
+    entries = []
+    total = 0
+    with os.scandir(folder) as listing:
+        for item in listing:
+            try:
+                info = item.stat()
+                if item.name.startswith(unfinished):
+                    if time.time() - info.st_mtime > _ABANDONED_AFTER:
+                        os.unlink(item.path)
+                    continue  # else another process is writing it
+            except FileNotFoundError:  # another process evicted it
+                continue
+            entries.append((info.st_mtime_ns, info.st_size, item.path))
+            total += info.st_size
+    if total <= limit:
+        return
+    # Down to 80 %, so that a full cache is not sorted anew at every entry.
+    for _, size, path in sorted(entries):
+        if total <= limit * 0.8:
+            break
+        Path(path).unlink(missing_ok=True)
+        total -= size

@@ -64,7 +64,10 @@ def load(path: str | Path, kernel: str | None = None) -> "Kernel":
     """The kernel in a file. Raises CompileError, PH100x where the file cannot be read."""
     from phobos.files import read_source
 
-    name = os.fsdecode(path) if isinstance(path, (bytes, os.PathLike)) else str(path)
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        message = f"phobos.load takes the path of a kernel file, not {type(path).__name__}"
+        raise CompileError(Diagnostic(code="PH0608", message=message, help="for a text use phobos.jit(text)"))
+    name = os.fsdecode(path)
     return Kernel(Frontend(read_source(name)), kernel)
 
 

@@ -53,11 +53,28 @@ from phobos.ir.scheduled import (
     WhileStmt,
     WriteShared,
 )
-from phobos.ir.storage import Buffer, Expr, Fragment, FragmentRef, Position
+from phobos.ir.storage import Buffer, Expr, Fragment, FragmentRef, Literal, Position
 from phobos.ir.types import DType
 from phobos.layout.loops import loops, one_liner, plan
 from phobos.transfer import cp_async, plain
 from phobos.transfer.interface import AxisText, GlobalText
+
+_WIDE = {DType.I8: "int", DType.U8: "int", DType.I32: "ph_i64", DType.U32: "ph_i64"}
+
+
+def _wide_counter(s: ForStmt) -> str | None:
+    """The type in which the loop counts where its index's own could wrap past the end of the range, else None."""
+    wide = _WIDE.get(s.index.dtype)
+    if wide is None or not isinstance(s.step, Literal):
+        return wide
+    step = int(s.step.value)
+    if abs(step) == 1:  # stops at the end itself
+        return None
+    if isinstance(s.hi, Literal):
+        half = 1 << (8 * s.index.dtype.bytes - 1)
+        lowest = -half if s.index.dtype.is_signed else 0
+        return None if lowest <= int(s.hi.value) + step < lowest + 2 * half else wide
+    return wide
 
 
 def print_all(p: Printer, statements: Iterable[Stmt]) -> None:
@@ -431,8 +448,10 @@ def _control(p: Printer, s: Stmt) -> None:
     w = p.writer
     w.at(s.span, s.note)
     if isinstance(s, ForStmt):
-        i, ctype = s.index.name, p.ctype(s.index.dtype)
+        name, ctype = s.index.name, p.ctype(s.index.dtype)
         lo, hi, step = p.scalar(s.lo), p.atom(s.hi), p.atom(s.step)
+        wide = _wide_counter(s)
+        i = name if wide is None else f"ph_{name}"
         if s.down is None:
             test = f"{step} > 0 ? {i} < {hi} : {i} > {hi}"
         else:
@@ -442,7 +461,9 @@ def _control(p: Printer, s: Stmt) -> None:
             w.line(f"PH_UNROLL_N({s.unroll})")
         elif not p.unrolls(s):
             w.line("PH_NO_UNROLL")
-        w.open(f"for ({ctype} {i} = {lo}; {test}; {advance})")
+        w.open(f"for ({wide or ctype} {i} = {lo}; {test}; {advance})")
+        if wide is not None:
+            w.line(f"const {ctype} {name} = ({ctype}){i};")
         print_all(p, s.body)
         w.close()
     elif isinstance(s, WhileStmt):

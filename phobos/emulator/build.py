@@ -8,6 +8,7 @@ turned off. A file's name is a hash of all that its contents depend on: the text
 from __future__ import annotations
 
 import ctypes
+import errno
 import fcntl
 import hashlib
 import os
@@ -17,13 +18,14 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
 from phobos import settings
 from phobos.codegen import prelude
 from phobos.diagnostics import CompileError, Diagnostic
+from phobos.files import evict
 from phobos.resources import templates_dir
 
 _RUNTIME_FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-shared", "-fPIC", "-w")
@@ -48,6 +50,9 @@ _KERNEL_FLAGS = (
     "-w",
 )
 _CHECKSUM_BYTES = 32
+_UNFINISHED = "build_"  # begins the name of what a compiler is writing
+_EVICT_EVERY = 16  # builds, by chance, since processes are mostly short
+_NO_ROOM = re.compile(r"No space left on device|Disk quota exceeded|File too large|final link failed|[Ww]rite error")
 # The runtime holds the handlers.
 _CHECK_FLAGS = ("-fsanitize=bounds,shift,signed-integer-overflow,integer-divide-by-zero",)
 
@@ -56,7 +61,7 @@ def kernel_library(body: str, name: str, *, check: bool, opt: str = "-O1") -> Pa
     """The shared object of the kernel `name` in the emitted text `body`; compiled unless it is in the cache.
 
     Its one exported function is `ph_entry(void** arguments)`. With `check` False pointers are plain.
-    Raises CompileError: PH0940 without a compiler, PH0941 where it rejects the text.
+    Raises CompileError: PH0940 without a compiler, PH0941 where it rejects the text, PH0943 where there is no room.
     """
     source = "\n".join(
         (
@@ -106,13 +111,25 @@ def _made(file: str, make: Callable[[Path], None]) -> Path:
     take the process down); in a temporary folder where the cache's cannot be used."""
     out = _folder() / file
     if _intact(out):
+        with suppress(OSError):  # a read-only folder still serves what it holds
+            os.utime(out)  # marks the use, for eviction
         return out
     try:
         make(out)
     except OSError:
         out = _temporary_folder() / file
         if not _intact(out):
-            make(out)
+            try:
+                make(out)
+            except OSError as error:
+                reason = error.strerror or str(error)
+                raise CompileError(
+                    Diagnostic(
+                        code="PH0943",
+                        message=f"the emulator's build cannot be written to {str(out.parent)!r}: {reason}",
+                        help="make room there, or name another folder in TMPDIR or PHOBOS_CACHE_DIR",
+                    )
+                ) from None
     return out
 
 
@@ -127,12 +144,13 @@ def _intact(path: Path) -> bool:
 
 def _compile(source: str, out: Path, flags: tuple[str, ...], libs: tuple[str, ...], complaint: str, code: str) -> None:
     """Compiles `source` to `out`, which appears whole or not at all."""
-    handle, temporary = tempfile.mkstemp(suffix=".so", prefix="build_", dir=out.parent)
+    handle, temporary = tempfile.mkstemp(suffix=".so", prefix=_UNFINISHED, dir=out.parent)
     os.close(handle)
     try:
         command = [settings.host_compiler(), *flags, "-o", temporary, "-x", "c++", "-", *libs]
         try:
-            done = subprocess.run(command, input=source, capture_output=True, text=True)
+            # Whatever the locale: the text is UTF-8, and the compiler's messages may be anything.
+            done = subprocess.run(command, input=source, capture_output=True, encoding="utf-8", errors="replace")
         except OSError as error:
             raise _no_compiler(error.strerror or str(error)) from None
         if done.returncode != 0:
@@ -140,6 +158,9 @@ def _compile(source: str, out: Path, flags: tuple[str, ...], libs: tuple[str, ..
             if unknown:
                 raise _no_compiler(f"it is too old or another compiler ({unknown.group(0)})")
             lines = done.stderr.splitlines()
+            full = next((line for line in lines if _NO_ROOM.search(line)), None)
+            if full is not None:
+                raise OSError(errno.ENOSPC, full)
             errors = [line for line in lines if re.search(r"\berror:", line)] or lines
             raise CompileError(
                 Diagnostic(
@@ -155,6 +176,8 @@ def _compile(source: str, out: Path, flags: tuple[str, ...], libs: tuple[str, ..
             file.write(hashlib.sha256(data).digest())
         os.chmod(temporary, 0o644)
         os.replace(temporary, out)
+        if os.urandom(1)[0] % _EVICT_EVERY == 0:
+            evict(out.parent, settings.cache_limit(), _UNFINISHED)
     finally:
         Path(temporary).unlink(missing_ok=True)
 
@@ -177,7 +200,7 @@ def _compiler_identity() -> str:
 def _identity_of(compiler: str) -> str:
     """What distinguishes this compiler from another one behind the same name."""
     try:
-        done = subprocess.run([compiler, "--version"], capture_output=True, text=True)
+        done = subprocess.run([compiler, "--version"], capture_output=True, encoding="utf-8", errors="replace")
     except OSError as error:
         raise _no_compiler(error.strerror or str(error)) from None
     if done.returncode != 0:

@@ -145,9 +145,10 @@ class _Machine:
     def count_step(self, op: ir.Op) -> None:
         self.steps += 1
         if self.steps > self.max_steps:
+            found = "a loop that does not end?" if isinstance(op, ir.While) else "a size that is small needs fewer"
             raise self.error(
                 "PH0862",
-                f"the loop does not end: more than {self.max_steps} iterations in block {self.block}",
+                f"more than {self.max_steps} iterations in block {self.block}: {found}",
                 op.span,
             )
 

@@ -12,18 +12,17 @@ import json
 import os
 import tempfile
 import threading
-import time
 import warnings
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from phobos import resources, settings
+from phobos.files import evict
 
 _MAGIC = b"PHOBOS1\n"
 _DIGEST_BYTES = 32
 _UNFINISHED = ".new-"  # begins the name of an entry that is being written
-_ABANDONED_AFTER = 3600.0  # seconds after which such a file is what a killed process left
 
 
 class CacheWarning(UserWarning):
@@ -145,7 +144,7 @@ class Store:
             # Looking at all entries takes milliseconds per thousand, so only one of 32 writes does, by chance: the
             # processes that write here are mostly short.
             if int.from_bytes(os.urandom(2), "little") % self.evict_every == 0:
-                self._evict()
+                evict(self.folder, self.limit, _UNFINISHED)
         except OSError as error:
             _warn_once(self.folder, error)
         finally:
@@ -157,28 +156,6 @@ class Store:
             path.unlink(missing_ok=True)
         except OSError as error:
             _warn_once(self.folder, error)
-
-    def _evict(self) -> None:
-        entries = []
-        total = 0
-        with os.scandir(self.folder) as listing:
-            for item in listing:
-                try:
-                    info = item.stat()
-                except FileNotFoundError:  # another process evicted it
-                    continue
-                if item.name.startswith(_UNFINISHED) and time.time() - info.st_mtime < _ABANDONED_AFTER:
-                    continue  # another process is writing it
-                entries.append((info.st_mtime_ns, info.st_size, item.path))
-                total += info.st_size
-        if total <= self.limit:
-            return
-        # Down to 80 %, so that a full cache is not sorted anew at every entry.
-        for _, size, path in sorted(entries):
-            if total <= self.limit * 0.8:
-                break
-            self._remove(Path(path))
-            total -= size
 
 
 class _NoStore(Store):

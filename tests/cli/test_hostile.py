@@ -113,3 +113,8 @@ def test_run_binds_every_dtype(dtype: str, tmp_path: Path) -> None:
     result = phobos("run", str(file), "--dim", "N=100", "--dtype", f"T={dtype}", "--backend", "reference", "--json")
     assert result.exit_code == 0, result.output
     assert json.loads(result.stdout)["configuration"]["T"] == dtype
+
+
+def test_digits_of_other_scripts_are_no_numbers() -> None:
+    result = phobos("run", SAXPY, "--dim", "N=\u0663")
+    assert result.exit_code == 2 and "not a size" in result.stderr

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -60,3 +62,65 @@ def test_a_compiler_that_writes_nothing(tmp_path: Path, monkeypatch: pytest.Monk
         library()
     assert info.value.diagnostics[0].code == "PH0940"
     assert not list((tmp_path / "emulator").iterdir())
+
+
+def compiler_without_room(tmp_path: Path, where: str) -> str:
+    """A compiler that finds no room in folders whose names match `where`."""
+    script = tmp_path / "cxx"
+    script.write_text(
+        f'#!/bin/sh\ncase "$*" in *{where}*) echo "/usr/bin/ld: final link failed: No space left on device" >&2\n'
+        'echo "collect2: error: ld returned 1 exit status" >&2; exit 1;; esac\nexec g++ "$@"\n'
+    )
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_a_full_disk_under_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The build goes to a temporary folder, and no kernel is blamed."""
+    folder = tmp_path / "cache"
+    monkeypatch.setenv("PHOBOS_CACHE_DIR", str(folder))
+    monkeypatch.setenv("PHOBOS_CXX", compiler_without_room(tmp_path, str(folder)))
+    made = library()
+    assert made.is_file() and folder not in made.parents
+
+
+def test_no_room_anywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHOBOS_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("PHOBOS_CXX", compiler_without_room(tmp_path, "-shared"))
+    with pytest.raises(CompileError) as info:
+        library()
+    (found,) = info.value.diagnostics
+    assert found.code == "PH0943" and "No space left" in found.message and "TMPDIR" in (found.help or "")
+    assert not list((tmp_path / "cache" / "emulator").iterdir())
+
+
+def test_old_builds_make_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PHOBOS_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("PHOBOS_CACHE_MB", "0.1")
+    monkeypatch.setattr(build, "_EVICT_EVERY", 1)
+    folder = tmp_path / "emulator"
+    folder.mkdir()
+    for name, age in (("kernel_old.so", 9000), ("build_killed.so", 9000), ("build_now.so", 0)):
+        path = folder / name
+        path.write_bytes(bytes(100_000))
+        os.utime(path, (time.time() - age,) * 2)
+    made = library()
+    assert {p.name for p in folder.iterdir()} == {made.name, "build_now.so"}
+
+
+def test_a_locale_without_unicode(tmp_path: Path) -> None:
+    """The text of a kernel is UTF-8, whatever the locale's encoding."""
+    text = "# \\u20ac\\nkernel k(X: tensor<f32>[N]) { X[0 :+ 4] = 1.0 }  // caf\\u00e9".replace("#", "//")
+    code = (
+        f"import numpy as np, phobos\nx = np.zeros(5, 'f4')\nphobos.jit('{text}')(x, backend='emulator')\n"
+        "assert x.tolist() == [1, 1, 1, 1, 0]"
+    )
+    environment = {
+        "PHOBOS_CACHE_DIR": str(tmp_path), "PATH": "/usr/local/bin:/usr/bin:/bin", "LC_ALL": "C", "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+    }  # fmt: skip
+    folder = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=folder, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr

@@ -27,12 +27,27 @@ def test_grid_takes_extents(dims: Any) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [({"arch": b"sm_80"}, "PH0901"), ({"dtypes": 3}, "PH0606"), ({"dims": 3}, "PH0607"), ({"config": 3}, "PH0607")],
+    [
+        ({"arch": b"sm_80"}, "PH0901"),
+        ({"dtypes": 3}, "PH0606"),
+        ({"dtypes": {1: "f32"}}, "PH0606"),
+        ({"dims": 3}, "PH0607"),
+        ({"dims": {1: 2}}, "PH0315"),
+        ({"config": 3}, "PH0607"),
+        ({"config": {1: 2}}, "PH0607"),
+    ],
 )
 def test_compile_takes_names_and_mappings(arguments: dict[str, Any], code: str) -> None:
     with pytest.raises(phobos.CompileError) as info:
         phobos.jit(SAXPY).compile(**arguments)
     assert info.value.diagnostics[0].code == code
+
+
+@pytest.mark.parametrize("path", [None, 3, 1.5, ["k.ph"]])
+def test_load_takes_a_path(path: Any) -> None:
+    with pytest.raises(phobos.CompileError) as info:
+        phobos.load(path)
+    assert info.value.diagnostics[0].code == "PH0608"
 
 
 def test_the_number_of_an_architecture() -> None:
