@@ -1,6 +1,6 @@
 // part: half
 // needs: core
-// provides: ph_h2f ph_f2h ph_b2f ph_f2b ph_pack_h2 ph_pack_b2 ph_f2tf32
+// provides: ph_h2f ph_f2h ph_b2f ph_f2b ph_pack_h2 ph_pack_b2 ph_f2tf32 ph_fma_odd
 PH_I float ph_h2f(ph_half h) {
   float f;
   asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h.x));
@@ -56,4 +56,8 @@ PH_I unsigned ph_f2tf32(float f) {
   d = (d & 0x7f800000u) == 0x7f800000u ? d : (d + 0x1000u) & ~0x1fffu;
 #endif
   return d;
+}
+// a b + c, an odd last bit standing for what was cut off
+PH_I float ph_fma_odd(float a, float b, float c) {
+  return ph_bits<float>(ph_bits<unsigned>(__fmaf_rz(a, b, c)) | (__fmaf_rd(a, b, c) != __fmaf_ru(a, b, c)));
 }

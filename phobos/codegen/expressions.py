@@ -177,7 +177,10 @@ def _apply(e: Apply, env: Environment) -> Text:
     narrow = any(a.dtype in _NARROW for a in e.args)
     args = [_as_float(a, env) if a.dtype in _NARROW else expression(a, env) for a in e.args]
     dtype = DType.F32 if e.dtype in _NARROW else e.dtype
-    text = _function(e, args, dtype, env)
+    if e.fn == "fma" and e.dtype in _NARROW:  # to odd, so that the rounding to the narrow type is the only one
+        text = Text(f"ph_fma_odd({', '.join(a.text for a in args)})", PRIMARY)
+    else:
+        text = _function(e, args, dtype, env)
     if narrow and e.dtype in _NARROW:
         return Text(f"ph_cvt<{c_type(e.dtype, env.index_bits)}>({text.text})", PRIMARY)
     return text

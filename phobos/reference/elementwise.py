@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -55,11 +56,13 @@ _WIDE: dict[str, Callable[..., Array]] = {
 
 
 def _fma(a: Array, b: Array, c: Array, dtype: DType, float64: bool) -> Array:
-    """a * b + c with one rounding (f64 and oracle mode: two)."""
+    """a * b + c with one rounding (oracle mode of narrower types: two, in float64)."""
+    if dtype is DType.F64:
+        return _fma_f64(*np.broadcast_arrays(*(np.asarray(x, dtype=np.float64) for x in (a, b, c))))
     a, b, c = (np.asarray(x, dtype=np.float64) for x in (a, b, c))
     product = a * b
     total = product + c
-    if float64 or dtype is DType.F64:
+    if float64:
         return total
     # The product of two floats of up to 24 bits is exact in float64. The sum is made to round to odd, after which the
     # second rounding is innocuous: its error term (TwoSum) decides the last bit.
@@ -69,6 +72,21 @@ def _fma(a: Array, b: Array, c: Array, dtype: DType, float64: bool) -> Array:
     toward = np.where(error > 0, np.inf, -np.inf)
     odd = np.where(np.isfinite(total) & (error != 0) & even, np.nextafter(total, toward), total)
     return round_value(odd, dtype)
+
+
+def _fma_f64(a: Array, b: Array, c: Array) -> Array:
+    """By exact fractions where the numbers are finite; their quotient is rounded once."""
+    with np.errstate(all="ignore"):
+        out = np.array(a * b + c)
+    for at in np.argwhere(np.isfinite(a) & np.isfinite(b) & np.isfinite(c)):
+        x, y, z = (float(v[tuple(at)]) for v in (a, b, c))
+        exact = Fraction(x) * Fraction(y) + Fraction(z)
+        if exact != 0:  # else the sign of zero is that of float arithmetic
+            try:
+                out[tuple(at)] = float(exact)
+            except OverflowError:
+                out[tuple(at)] = math.inf if exact > 0 else -math.inf
+    return out
 
 
 def truncated_division(a: Array, b: Array) -> tuple[Array, Array]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -302,3 +303,33 @@ PH_KERNEL(128, 1) integers(ph_global<const T> A, ph_global<const T> B, ph_global
     for number, (e, found) in enumerate(zip(expected, outs, strict=True)):
         wrapped = [(v - low) % (1 << bits) + low for v in e]
         assert wrapped == found.tolist(), number
+
+
+@executors
+@pytest.mark.parametrize("kind", [TYPES[2], TYPES[3]], ids=["f16", "bf16"])
+def test_products_and_sums_rounded_once(kind: Type, run: Run) -> None:
+    """Exact fractions, rounded to nearest even; sums next to the middle between two numbers among them."""
+    rng = np.random.default_rng(5)
+    count, step, least = 2048, 2.0**-kind.mantissa, 1 - kind.bias
+
+    def numbers(n: int) -> np.ndarray:
+        return (1 + rng.integers(0, 2**kind.mantissa, n) * step) * rng.choice([-1, 1], n)
+
+    a, b, c = (np.ldexp(numbers(count), rng.integers(least // 2, -least // 2, count)) for _ in range(3))
+    a[:512], b[:512], c[:512] = 1 + step, step / 2 * (1 - step) * rng.choice([-1, 1], 512), numbers(512)
+    arguments = [x.astype(np.float32) for x in (a, b, c)]
+    out = np.zeros(count, np.uint16)
+    text = f"""
+PH_KERNEL(128, 1) once(ph_global<const float> A, ph_global<const float> B, ph_global<const float> C,
+    ph_global<{kind.name}> Y) {{
+  const int i = ph_ctaid_x() * 128 + ph_tid();
+  Y[i] = ph_cvt<{kind.name}>(ph_fma_odd(A[i], B[i], C[i]));
+}}"""
+    run(text, "once", Shape(threads=128, grid=(count // 128,)), [*arguments, Out(out)])
+    for x, y, z, value in zip(*arguments, kind.values(out).astype(float), strict=True):
+        exact = Fraction(float(x)) * Fraction(float(y)) + Fraction(float(z))
+        exponent = least
+        while abs(exact) >= Fraction(2) ** (exponent + 1):
+            exponent += 1
+        unit = Fraction(2) ** (exponent - kind.mantissa)
+        assert Fraction(value) == round(exact / unit) * unit, (x, y, z)

@@ -141,6 +141,18 @@ def test_fma_keeps_what_two_roundings_lose() -> None:
     assert np.float32(a * a) + c == 0
 
 
+def test_fma_of_f64_rounds_once() -> None:
+    rng = np.random.default_rng(7)
+    a, b = (np.ldexp(rng.standard_normal(300), rng.integers(-30, 30, 300)) for _ in range(2))
+    c = np.where(rng.random(300) < 0.5, -(a * b) * (1 + rng.integers(-2, 3, 300) * 2.0**-52), rng.standard_normal(300))
+    want = [float(Fraction(x) * Fraction(y) + Fraction(z)) for x, y, z in zip(a, b, c, strict=True)]
+    assert apply("fma", "f64", a, b, c).tolist() == want
+    big = np.finfo(np.float64).max
+    a, b, c = np.array([[big, -1.5, big], [big, 1.5, big], [0.0, -1.0, 0.0], [np.inf, 0.0, 1.0]]).T
+    got = apply("fma", "f64", a, b, c)
+    assert got[0] == -big / 2 and got[1] == np.inf and got[2] == 0 and not np.signbit(got[2]) and np.isnan(got[3])
+
+
 @pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
 def test_special_values(dtype: str) -> None:
     d = DTYPE_BY_NAME[dtype]
