@@ -21,6 +21,7 @@ from phobos.passes import (
     hoist,
     hoist_operands,
     lazy_rescale,
+    loop_stride,
     pack_shared,
     partial_sums,
     peel_masks,
@@ -77,6 +78,8 @@ def choose(
     observe("hoist", kernel)
     kernel = simplify.run(kernel, overlap)
     observe("simplify again", kernel)
+    kernel = loop_stride.run(kernel)
+    observe("loop_stride", kernel)
     access_decisions: tuple[Decision, ...] = ()
     if spec is not None:
         kernel = prove_bounds.run(kernel, spec)
