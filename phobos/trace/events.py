@@ -160,6 +160,7 @@ class Touch:
     dropped: tuple[bool, ...]
     bytes: int
     values: np.ndarray | None = None
+    atomic: bool = False
 
 
 @dataclass(kw_only=True, eq=False)
@@ -308,6 +309,7 @@ class _Follower:
                 if array.size:
                     at = np.ix_(*(np.clip(a, 0, n - 1) for a, n in zip(touch.axes, array.shape)))
                     touch = replace(touch, values=from_storage(array[at], dtype))
+                touch = replace(touch, atomic=isinstance(op, ir.Atomic))
             p.touches.append(touch)
             if touch.write:
                 p.bytes_written += touch.bytes
