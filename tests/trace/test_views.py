@@ -298,6 +298,17 @@ def test_colours_of_ctas_are_their_own(browser: Any, pages: dict[str, str]) -> N
     page.done()
 
 
+def test_a_slice_shows_its_own_accesses(browser: Any, pages: dict[str, str]) -> None:
+    """Of a tensor of four axes one slice is drawn; what CTAs do in others is said, not drawn there."""
+    page = Page(browser, pages["attention"])
+    assert "slice [0, 0, :, :]" in page.panel()
+    page.choose(".cta", "-1")
+    page.click("[aria-label='Last step']")
+    output = next(f.text for f in page.all("[aria-label='Global memory'] figure") if f.text.startswith("O "))
+    assert "slice [0, 0, :, :]; CTA 3 in O[1, 0, 16:32, 0:32]" in output
+    page.done()
+
+
 def test_the_listing_keeps_numbers_and_highlight(browser: Any, pages: dict[str, str]) -> None:
     page = Page(browser, pages["flash16"], (1200, 900))
     page.js("document.querySelector('.listing').scrollLeft = 150")

@@ -6,16 +6,19 @@ function figure(title, tags, body, note) {
 }
 function tag(text, kind) { return el("span", { class: `tag ${kind || ""}` }, text); }
 
-// Where the touches of steps lie on a tensor's plane; positions past the ends need room around it.
+// Where the touches of steps lie on a tensor's plane; positions past the ends need room around it. Of a tensor of more
+// than two axes one slice is shown, that of the first touch; `elsewhere` are touches of others.
 function memoryFigure(model, tensor, { values, written }, touches, width) {
   const rank = tensor.shape.length;
   const first = touches[0] && touches[0].touch;
   const positions = (t) => t.axes.map((a) => model.positions(a));
-  const lead = first ? positions(first).slice(0, Math.max(0, rank - 2)).map((p) => p[0]) : [];
-  const plane = planes(tensor.shape, { at: lead.map((p, i) => Math.max(0, Math.min(tensor.shape[i] - 1, p))) });
+  const lead = first ? positions(first).slice(0, Math.max(0, rank - 2)).map((p) => p[0]) : new Array(Math.max(0, rank - 2)).fill(0);
+  const clamp = (p, i) => Math.max(0, Math.min(tensor.shape[i] - 1, p)), slice = lead.map(clamp);
+  const plane = planes(tensor.shape, { at: slice });
+  const here = ({ touch }) => slice.every((at, i) => positions(touch)[i].some((p) => clamp(p, i) === at));
   const total = tensor.shape.reduce((a, b) => a * b, 1);
   let top = 0, left = 0, bottom = plane.rows, right = plane.cols;
-  const marks = touches.map(({ touch, color: ink, label }) => {
+  const marks = touches.filter(here).map(({ touch, color: ink, label }) => {
     const axes = positions(touch), cells = new Map();
     const rows = rank >= 2 ? axes[rank - 2] : [0], cols = rank >= 1 ? axes[rank - 1] : [0];
     const good = (p, a) => p >= 0 && p < tensor.shape[a];
@@ -63,7 +66,8 @@ function memoryFigure(model, tensor, { values, written }, touches, width) {
     },
   }, width);
   const masked = marks.reduce((n, m) => n + [...m.cells.values()].filter((x) => !x).length, 0);
-  return { body, masked, slice: rank > 2 ? `slice ${plane.label(0, 0).replace(/\d+, \d+\]$/, ":, :]")}` : "" };
+  const elsewhere = touches.filter((t) => !here(t)).map(({ touch, label }) => `${label.replace(/:.*/, "")} in ${boxText(touch)}`);
+  return { body, masked, slice: rank > 2 ? [`slice [${slice.join(", ")}, :, :]`, ...new Set(elsewhere)].join("; ") : "" };
 }
 
 function place(model, step) {
@@ -91,7 +95,8 @@ function renderTiles(pane, into) {
   else {
     const step = model.steps(cta)[n], tiles = el("div", { class: "cards", "aria-label": "Tiles" });
     const live = model.live(cta, n), reads = new Set(step.reads.filter((r) => r.step >= 0).map((r) => r.step));
-    live.sort((a, b) => (b.i === n) - (a.i === n) || reads.has(b.i) - reads.has(a.i) || a.i - b.i);
+    const wide = ({ s }) => planes(s.shape, { fold: true }).cols > 24; // side by side with others of their width
+    live.sort((a, b) => (b.i === n) - (a.i === n) || reads.has(b.i) - reads.has(a.i) || wide(b) - wide(a) || a.i - b.i);
     for (const { s, i } of live) {
       const role = i === n ? [tag("made here", "here")] : reads.has(i) ? [tag("read here", "here")] : [];
       tiles.append(tileFigure(pane, s, i, role));
