@@ -150,21 +150,20 @@ class _Attacher:
         for i in place:
             if len(self.steps[i].turns) > depth and self._to_come(i, e, number):
                 return i
-        # In a loop of its own, which the text does not have: by the iterations that both know.
-        turns = dict(e.path)
-        alike = [
-            i
-            for i in place
-            if self.steps[i].turns[:depth] != e.path and all(turns.get(n, t) == t for n, t in self.steps[i].turns)
-        ]
+        # In a loop that the text does not have around it.
+        around = [i for i in place if len(self.steps[i].turns) < depth and set(self.steps[i].turns) <= set(e.path)]
         begin = self.cursor.get(e.path, 0)
-        return next((i for i in alike if i >= begin), alike[-1] if alike else None)
+        return next((i for i in around if i >= begin), around[-1] if around else None)
 
     def _next(self, number: int, known: Sequence[int | None]) -> int:
-        """The step of the work that comes next in the same iteration, or else came last; then of what is around it."""
+        """The step of the work that comes next in the same iteration, or else came last; of an iteration without steps
+        that of the iteration around it."""
         path = self.executed[number].path
         for depth in range(len(path), -1, -1):
             anchors = self.anchors.get(path[:depth], [])
+            steps = self.body.get(path[:depth]) or self.inside.get(path[:depth])
+            if not anchors and steps:
+                return steps[0]  # all of them folded into others
             at = bisect_right(anchors, number)
             if at < len(anchors):
                 return self._known(known, anchors[at])

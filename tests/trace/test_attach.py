@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from codegen.generator import Case as Random
+from codegen.generator import generate
+from codegen.hazards import hazard_case
+from codegen.products import attention_case, product_case
 
+from phobos.diagnostics import CompileError, LaunchError
 from phobos.files import read_source
+from phobos.ir import scheduled as s
 from phobos.kernel import Kernel, jit, load
 from phobos.runtime.pipeline import Frontend
+from phobos.trace import build
+from phobos.trace.attach import _Rings, attach
+from phobos.trace.events import Step
+from phobos.trace.machine import Executed
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 FLASH = "flash_attention_fp32"
@@ -151,6 +163,40 @@ def test_calls_of_a_function_with_a_loop_are_kept_apart() -> None:
         if step["line"] == 5
     }
     assert names == {("X", "X"), ("Y", "Y")}
+
+
+RANDOM: list[tuple[Callable[[int], Random], range]] = [
+    (generate, range(16, 32)), (hazard_case, range(8)), (attention_case, range(3)), (product_case, range(3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("make", "seeds"), RANDOM, ids=lambda x: getattr(x, "__name__", None))
+def test_random_kernels_stay_in_their_iterations(
+    make: Callable[[int], Random], seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the iteration of a statement has steps, one of them shows it, unless it fills a ring ahead."""
+    checked = 0
+
+    def check(steps: Sequence[Step], executed: Sequence[Executed]) -> list[list[int]]:
+        nonlocal checked
+        out = attach(steps, executed)
+        assert sorted(n for numbers in out for n in numbers) == list(range(len(executed)))
+        having = {step.turns[:depth] for step in steps for depth in range(len(step.turns) + 1)}
+        rings = _Rings(executed)
+        for step, numbers in zip(steps, out):
+            for e in (executed[n] for n in numbers):
+                ahead = rings.fill(e) is not None or isinstance(e.statement, s.AsyncCommit)
+                if not ahead and e.path in having:
+                    checked += 1
+                    assert step.turns[: len(e.path)] == e.path, (step.mark.span, step.turns, e.path, e.statement)
+        return out
+
+    monkeypatch.setattr(build, "attach", check)
+    for seed in seeds:
+        case = make(seed)
+        with suppress(CompileError, LaunchError):
+            jit(case.text).trace(**case.arguments)
+    assert checked > 100
 
 
 def test_nothing_is_shown_in_another_iteration() -> None:
