@@ -269,6 +269,14 @@ def test_theme_and_full_view(browser: Any, pages: dict[str, str]) -> None:
     page.click("#full")
     assert page.find(".listing").rect == beside and "follow below" in page.find("#full").get_attribute("title")
     page.done()
+    for name, size in (("flash", (360, 740)), ("compare", (1600, 900))):
+        page = Page(browser, pages[name], size)
+        above = page.find(".listing").rect["y"]
+        assert above < page.find(".output").rect["y"]
+        page.click("#full")
+        listing, view = page.find(".listing"), page.find(".output").rect
+        assert listing.is_displayed() and listing.rect["y"] >= view["y"] + view["height"] - 1
+        page.done()
 
 
 def test_every_step_of_every_cta_draws(browser: Any, pages: dict[str, str]) -> None:

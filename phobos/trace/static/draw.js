@@ -54,12 +54,14 @@ function scaleOf(values) {
 
 // Negative to `low`, zero to the cell's ground, positive to `high`; NaN, and infinities, which have no place on the scale.
 function valueColors() {
-  const ground = color("cell"), high = color("high"), low = color("low"), nothing = color("nothing");
+  const nothing = color("nothing"), steps = 128;
+  const ramp = (end) => Array.from({ length: steps + 1 }, (_, i) => mix(color("cell"), end, (i / steps) * 0.85));
+  const high = ramp(color("high")), low = ramp(color("low")), most = [color("low"), color("high")];
   return (v, scale, bool) => {
     if (Number.isNaN(v)) return nothing;
-    if (!Number.isFinite(v)) return v > 0 ? high : low;
+    if (!Number.isFinite(v)) return most[v > 0 ? 1 : 0];
     const t = Math.min(1, Math.abs(v) / scale);
-    return mix(ground, v < 0 ? low : high, bool ? t * 0.8 : Math.sqrt(t) * 0.85);
+    return (v < 0 ? low : high)[Math.round((bool ? t : Math.sqrt(t)) * steps)];
   };
 }
 

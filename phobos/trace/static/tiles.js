@@ -49,6 +49,7 @@ function memoryFigure(model, tensor, { values, written }, touches, width) {
     if (full) for (const [r, nr] of runs(rs)) for (const [c, nc] of runs(cs)) boxes.push({ r: r - top, c: c - left, rows: nr, cols: nc, color: m.ink, dash: !m.write });
     else for (const [r, c] of keys) boxes.push({ r: r - top, c: c - left, rows: 1, cols: 1, color: m.ink, dash: !m.write });
   }
+  const masked = marks.reduce((n, m) => n + [...m.cells.values()].filter((x) => !x).length, 0);
   const body = grid({
     rows: bottom - top, cols: right - left, max: 11, label: `${tensor.name}, ${tensor.type} in global memory`, boxes,
     fill: (r, c) => {
@@ -56,7 +57,7 @@ function memoryFigure(model, tensor, { values, written }, touches, width) {
       if (i < 0 || i >= total) return null;
       return blank(i) ? nothing : fill(values[i], scale, array.bool);
     },
-    hatch: (r, c) => who(r, c).some((m) => !m.cells.get(`${r + top},${c + left}`)),
+    hatch: masked && ((r, c) => who(r, c).some((m) => !m.cells.get(`${r + top},${c + left}`))),
     describe: (r, c) => {
       const i = at(r, c), found = who(r, c);
       const marksText = found.map((m) => `\n${m.label}${m.cells.get(`${r + top},${c + left}`) ? "" : ", masked"}`).join("");
@@ -65,7 +66,6 @@ function memoryFigure(model, tensor, { values, written }, touches, width) {
       return `${tensor.name}${plane.label(r + top, c + left)} ${text}${marksText}`;
     },
   }, width);
-  const masked = marks.reduce((n, m) => n + [...m.cells.values()].filter((x) => !x).length, 0);
   const elsewhere = touches.filter((t) => !here(t)).map(({ touch, label }) => `${label.replace(/:.*/, "")} in ${boxText(touch)}`);
   return { body, masked, slice: rank > 2 ? [`slice [${slice.join(", ")}, :, :]`, ...new Set(elsewhere)].join("; ") : "" };
 }
