@@ -411,14 +411,38 @@ def run_command(
 @_dim
 @_set
 @_dtype
-@click.option("--scalar", "scalars", type=Assignments(), multiple=True, help="A scalar argument (default 0.5).")
+@click.option(
+    "--scalar",
+    "scalars",
+    type=Assignments(),
+    multiple=True,
+    help="A scalar argument (default 0.5, 1 for integers, true for bool).",
+)
 @_kernel
 @click.option("--arch", metavar="ARCH", help="Architecture to compile for (default sm_90a).")
 @click.option("--compare", type=Assignments(), multiple=True, help="A second configuration beside: --compare BR=16.")
 @click.option("--emulator", is_flag=True, help="Record addresses on the emulator too, and compare them.")
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random inputs.")
-@click.option("-o", "--output", metavar="OUT.html", help="The page (default: FILE's name with .html, here).")
-@click.option("--json", "json_output", metavar="OUT.json", help="Write the trace as JSON too.")
+@click.option(
+    "-o",
+    "--output",
+    metavar="OUT.html",
+    help="Where the page goes, - is standard output (default: FILE's name with .html, here; with --json no page).",
+)
+@click.option(
+    "--json",
+    "json_output",
+    metavar="OUT.json",
+    help="Where the trace goes as JSON, - is standard output. Without -o this is all that is written.",
+)
+@click.option(
+    "--max-size",
+    type=click.FloatRange(min=0, min_open=True),
+    default=20,
+    show_default=True,
+    metavar="MB",
+    help="The largest trace to write.",
+)
 def trace_command(
     file: str,
     dims: Sequence[Sequence[tuple[str, str]]],
@@ -432,12 +456,16 @@ def trace_command(
     seed: int,
     output: str | None,
     json_output: str | None,
+    max_size: float,
 ) -> None:
     """Show FILE step by step: one page with tiles, lanes, addresses and the compiler's decisions. Needs no GPU.
 
     What is left open is small: the smallest tiles that compile, two blocks along the grid, three turns of each loop.
     """
     from phobos.commands import trace as command
+
+    if output == json_output == "-":
+        raise click.UsageError("the page and the JSON cannot both go to standard output")
 
     def assigned(pairs: Sequence[Sequence[tuple[str, str]]], option: str) -> dict[str, Value]:
         return {n: parse_value(t) for n, t in flatten(pairs, option).items()}
@@ -455,8 +483,9 @@ def trace_command(
         seed=seed,
         output=output,
         json_output=json_output,
+        max_size=max_size,
     ):
-        click.echo(line)
+        click.echo(line, err="-" in (output, json_output))
 
 
 @cli.command("fmt")

@@ -479,6 +479,7 @@ class Kernel:
         dtypes: Mapping[str, Any] | None = None,
         arch: str | None = None,
         emulator: bool = False,
+        max_size: float | None = None,
         **kwargs: Any,
     ) -> "Trace":
         """A run to look at step by step; needs no GPU. Shows itself in a notebook, and
@@ -487,15 +488,16 @@ class Kernel:
         Takes the arguments of a call, which stay as they are; where tensors are left out they are random and small, of
         extents `dims` and types `dtypes` where given. `config`: values of @autotune names, the smallest ones that
         compile where left out; `compare`: changes to it for a second trace beside the first. `emulator`: records the
-        addresses of a run on the emulator and says whether they are those of the layouts.
+        addresses of a run on the emulator and says whether they are those of the layouts. `max_size`: the most MB that
+        a trace may have, 20 where left out.
 
-        Raises CompileError and LaunchError as a call does; LaunchError PH1020 for a run too long to look at.
+        Raises CompileError and LaunchError as a call does; LaunchError PH1020 for a run too long or large to look at.
         """
         from phobos.trace.api import trace_kernel
 
         return trace_kernel(
             self._frontend, self._info, args, kwargs,
-            config=config, compare=compare, dims=dims, dtypes=dtypes, arch=arch, emulator=emulator,
+            config=config, compare=compare, dims=dims, dtypes=dtypes, arch=arch, emulator=emulator, max_size=max_size,
         )  # fmt: skip
 
     def _compile(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,9 +27,10 @@ def trace(
     seed: int,
     output: str | None,
     json_output: str | None,
+    max_size: float | None = None,
 ) -> list[str]:
-    """Writes the page (and the JSON) and says in a few lines what is in it. Without `output` and `json_output` the page
-    goes into the current folder under the file's name.
+    """Writes the page, the JSON or both, and says in a few lines what is in them. Without `output` and `json_output`
+    the page goes into the current folder under the file's name; "-" is standard output.
 
     Raises CompileError, LaunchError as `trace_kernel` does; CompileError PH1005 where a file cannot be written.
     """
@@ -39,18 +41,31 @@ def trace(
     found = trace_kernel(
         called._frontend, info, (), {n: v for n, v in scalars.items() if n not in known}, config=config,
         compare=compare, dims=dims, dtypes=dtypes, consts=consts, arch=arch, emulator=emulator, seed=seed,
+        max_size=max_size,
     )  # fmt: skip
     if output is None and json_output is None:
         stem = "trace" if file == "-" else Path(file).stem
         output = f"{stem}.html"
     written = []
     if output is not None:
-        write_output(output, found.html().encode())
-        written.append(output)
+        written.append(_write(output, found.html()))
     if json_output is not None:
-        write_output(json_output, (found.to_json() + "\n").encode())
-        written.append(json_output)
+        written.append(_write(json_output, found.to_json() + "\n"))
     return [*summary(found), f"written: {', '.join(written)}"]
+
+
+def _write(path: str, text: str) -> str:
+    """Writes, and says where to."""
+    if path == "-":
+        sys.stdout.write(text)
+        sys.stdout.flush()
+        return "standard output"
+    write_output(path, text.encode())
+    return path
+
+
+def _values(values: Mapping[str, Any], assumed: Sequence[str]) -> str:
+    return " ".join(f"{n}={v}" + (" (not given)" if n in assumed else "") for n, v in values.items())
 
 
 def summary(found: Trace) -> list[str]:
@@ -58,13 +73,14 @@ def summary(found: Trace) -> list[str]:
     out = []
     for t in found.traces:
         kernel = t["kernel"]
-        config = " ".join(f"{n}={v}" for n, v in kernel["configuration"].items()) or "nothing to choose"
-        dims = " ".join(f"{n}={v}" for n, v in kernel["dims"].items())
+        config = _values(kernel["configuration"], kernel["assumed"]) or "nothing to choose"
+        sizes = _values(kernel["dims"], ()), _values(kernel["scalars"], kernel["assumed"])
         steps = max((len(c["steps"]) for c in t["ctas"]), default=0)
         blocks = len(t["ctas"])
         out.append(
             f"{kernel['name']} for {kernel['arch']}: {config}" + (f" ({kernel['reason']})" if kernel["reason"] else "")
-            + f"; {dims}: {steps} step{'s' if steps != 1 else ''} in {blocks} CTA{'s' if blocks != 1 else ''}"
+            + "".join(f"; {part}" for part in sizes if part)
+            + f": {steps} step{'s' if steps != 1 else ''} in {blocks} CTA{'s' if blocks != 1 else ''}"
         )  # fmt: skip
         if "emulator" in t:
             e = t["emulator"]

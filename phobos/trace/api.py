@@ -21,6 +21,8 @@ from phobos.target import DEFAULT_ARCH, Target, get_target
 from phobos.trace import inputs
 from phobos.trace.build import build
 
+MAX_SIZE = 20  # MB of one trace: browsers take several times that for a page
+
 
 @dataclass(frozen=True, eq=False)
 class Trace:
@@ -75,15 +77,17 @@ def trace_kernel(
     compare: Mapping[str, Any] | None = None,
     emulator: bool = False,
     seed: int = 0,
+    max_size: float | None = None,
 ) -> Trace:
     """The trace of a call with these arguments or, where tensors are left out, of a small run on random ones.
 
     `args` and `values`: arguments by position and by name, host arrays only; they stay as they are. `config`: values of
     @autotune names, the smallest ones that compile where left out; `compare`: changes to it for a second trace. `dims`,
     `dtypes`: extents and types of random arguments. `arch`: default sm_90a. `emulator`: see build.
+    `max_size`: how many MB each trace may have, default MAX_SIZE.
 
-    Raises CompileError and LaunchError as a call does; PH1010, PH1012, PH1020 for a run that cannot be made or is too
-    long to look at.
+    Raises CompileError and LaunchError as a call does; PH1010, PH1012, PH1020 for a run that cannot be made, is too
+    long to look at or too large for a page.
     """
     target = get_target(arch or DEFAULT_ARCH)
     given = dict(values or {})
@@ -94,14 +98,15 @@ def trace_kernel(
     out: list[dict[str, Any]] = []
     for change in (None, compare) if compare is not None else (None,):
         wanted = {**dict(config or {}), **dict(change or {})}
+        most = MAX_SIZE if max_size is None else max_size
         if has_arrays:
             bound = binding.bind_names(info.name, info.params, args, {**given, **given_consts})
-            found = _of_call(frontend, info, bound, wanted, target, grid, emulator)
+            found = _of_call(frontend, info, bound, wanted, target, grid, emulator, most)
         else:
             scalars = {**{n: v for n, v in named.items() if n not in info.consts}, **given}
             found = _of_sizes(
                 frontend, info, scalars, wanted, dims or {}, dtypes or {}, given_consts, target, grid, emulator, seed,
-                shared_dims=dict(out[0]["kernel"]["dims"]) if out and not dims else None,
+                most, shared_dims=dict(out[0]["kernel"]["dims"]) if out and not dims else None,
             )  # fmt: skip
         out.append(found)
     return Trace(tuple(out))
@@ -116,18 +121,18 @@ def _compiles(target: Target) -> Any:
 
 def _of_call(
     frontend: Frontend, info: KernelInfo, bound: Mapping[str, Any], config: Mapping[str, Any], target: Target,
-    grid: Any, emulator: bool,
+    grid: Any, emulator: bool, max_size: float,
 ) -> dict[str, Any]:  # fmt: skip
     call = binding.bind(info.name, info.params, bound)
     dtypes = {n: str(d) for n, d in call.dtypes.items()}
     chosen = inputs.choose(frontend, info, config, dtypes, call.consts, call.dims, _compiles(target))
-    return _run(frontend, info, chosen.request, chosen.reason, bound, target, grid, emulator)
+    return _run(frontend, info, chosen.request, chosen.reason, (), bound, target, grid, emulator, max_size)
 
 
 def _of_sizes(
     frontend: Frontend, info: KernelInfo, scalars: Mapping[str, Any], config: Mapping[str, Any],
     dims: Mapping[str, int], dtypes: Mapping[str, Any], consts: Mapping[str, Any], target: Target, grid: Any,
-    emulator: bool, seed: int, shared_dims: Mapping[str, int] | None,
+    emulator: bool, seed: int, max_size: float, shared_dims: Mapping[str, int] | None,
 ) -> dict[str, Any]:  # fmt: skip
     chosen = inputs.choose(frontend, info, config, dtypes, consts, dims, _compiles(target))
     sizes = inputs.extents(chosen.kernel, dims)
@@ -136,7 +141,9 @@ def _of_sizes(
     facts = kernel_facts(chosen.kernel)
     read = frozenset(t.name for t in facts.tensors if t.read)
     bound = inputs.arguments(chosen.kernel, sizes, scalars, read, seed) | dict(chosen.request.consts)
-    return _run(frontend, info, chosen.request, chosen.reason, bound, target, grid, emulator)
+    assumed = [s.name for s in chosen.kernel.scalars if s.name not in scalars]
+    assumed += [n for n in info.consts if n not in consts and n not in config]
+    return _run(frontend, info, chosen.request, chosen.reason, assumed, bound, target, grid, emulator, max_size)
 
 
 def _common(sizes: Mapping[str, int], other: Mapping[str, int], kernel: ir.KernelIR) -> dict[str, int]:
@@ -145,8 +152,8 @@ def _common(sizes: Mapping[str, int], other: Mapping[str, int], kernel: ir.Kerne
 
 
 def _run(
-    frontend: Frontend, info: KernelInfo, request: Request, reason: str, bound: Mapping[str, Any], target: Target,
-    grid: Any, emulator: bool,
+    frontend: Frontend, info: KernelInfo, request: Request, reason: str, assumed: Sequence[str],
+    bound: Mapping[str, Any], target: Target, grid: Any, emulator: bool, max_size: float,
 ) -> dict[str, Any]:  # fmt: skip
     call = binding.bind(info.name, info.params, bound)
     configured = frontend.configured(request)
@@ -155,5 +162,6 @@ def _run(
     arrays = {n: np.asarray(a) for n, a in host_arrays(call, "reference").items()}
     blocks = grid_of(configured.facts, call, grid)
     return build(
-        frontend, request, spec, target, arrays, call.scalars, call.dims, blocks, reason=reason, emulator=emulator
-    )
+        frontend, request, spec, target, arrays, call.scalars, call.dims, blocks, reason=reason, assumed=assumed,
+        emulator=emulator, max_size=max_size,
+    )  # fmt: skip

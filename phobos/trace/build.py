@@ -27,7 +27,7 @@ from phobos.semantic.check import check_kernel_with_warnings
 from phobos.source import SourceFile, Span
 from phobos.target import Target
 from phobos.trace import record
-from phobos.trace.attach import attach
+from phobos.trace.attach import attach, makes
 from phobos.trace.encode import Encoder, Json, buffer_json
 from phobos.trace.events import BlockRun, Mark, Marker, Step, Touch, follow
 from phobos.trace.machine import Executed, Machine
@@ -46,12 +46,16 @@ def build(
     grid: tuple[int, int, int],
     *,
     reason: str = "",
+    assumed: Sequence[str] = (),
     emulator: bool = False,
+    max_size: float = math.inf,
 ) -> Json:
-    """The trace of one run; the arrays stay as they are. `emulator`: also runs the emitted text, records its addresses
+    """The trace of one run; the arrays stay as they are. `assumed`: scalars and compile-time parameters that nobody
+    gave. `emulator`: also runs the emitted text, records its addresses
     and says whether they are those of the layouts.
 
-    Raises CompileError, and LaunchError as the reference does and for runs that are too long (PH1020).
+    Raises CompileError, and LaunchError as the reference does and for runs that are too long or have a trace of more
+    than `max_size` MB (PH1020).
     """
     lowered = pipeline.run(frontend.ir(request), target, spec)
     configuration = ", ".join(f"{n} = {v}" for n, v in lowered.kernel.configuration)
@@ -59,10 +63,10 @@ def build(
     runs = _steps(frontend, request, lowered.kernel, _copies(arrays), scalars, grid)
     machine = Machine(lowered.schedule, _copies(arrays), scalars, dims, grid)
     executed = [machine.run(run.block) for run in runs]
-    trace = _Writer(lowered, program, frontend.source, arrays).write(runs, executed)
+    trace = _Writer(lowered, program, frontend.source, arrays, max_size * 1e6).write(runs, executed)
     trace["kernel"] |= {
         "arch": target.arch, "dims": dict(dims), "grid": list(grid), "reason": reason,
-        "scalars": {n: _plain(v) for n, v in scalars.items()},
+        "scalars": {n: _plain(v) for n, v in scalars.items()}, "assumed": list(assumed),
     }  # fmt: skip
     if emulator:
         trace["emulator"] = _emulated(program, arrays, scalars, dims, grid, executed)
@@ -131,11 +135,12 @@ def _emulated(
 
 class _Writer:
     def __init__(
-        self, lowered: pipeline.Lowered, program: Program, source: SourceFile, arrays: Mapping[str, np.ndarray]
-    ):
+        self, lowered: pipeline.Lowered, program: Program, source: SourceFile, arrays: Mapping[str, np.ndarray],
+        most: float,
+    ):  # fmt: skip
         self.kernel, self.schedule = lowered.kernel, lowered.schedule
         self.program, self.source, self.arrays = program, source, arrays
-        self.encoder = Encoder()
+        self.encoder = Encoder(most)
         self.statements: dict[s.Stmt, int] = {}
         self.fragments: dict[str, Fragment | Opaque] = {}
         self.static: list[Json] = []
@@ -220,6 +225,8 @@ class _Writer:
         }  # fmt: skip
         if isinstance(x, s.Barrier):
             item["reasons"] = list(x.reasons)
+        if isinstance(x, s.AsyncWait):
+            item["pending"] = x.pending
         plan = getattr(x, "plan", None)
         if plan is not None:
             item["room"], item["description"] = plan.room, plan.description
@@ -240,6 +247,8 @@ class _Writer:
                     last[made] = i
         for i, item in enumerate(steps):
             item["last_read"] = last.get(i, i)
+            if "value" in item and not item["held"]:
+                item["folded"] = self._folded(i, run.steps, steps)
         return {"block": list(run.block), "steps": steps}
 
     def _step(self, step: Step, executed: Sequence[Executed], numbers: Sequence[int]) -> Json:
@@ -271,6 +280,7 @@ class _Writer:
                 entry["unknown"] = e.unknown
             done.append(entry)
         item["executions"] = done
+        self.encoder.count(400 + 60 * len(done))
         item["held"] = self._held(mark, executed)
         return item
 
@@ -292,6 +302,26 @@ class _Writer:
                     best[where] = ((named, place), item.name)
         return {where: name for where, (_, name) in best.items()}
 
+    def _folded(self, number: int, steps: Sequence[Step], items: Sequence[Json]) -> Json:
+        """Of a tile without statements that write it: the first step whose statements do its work, and where its
+        variable is there; empty where nothing reads it."""
+        readers: set[int] = {number}
+        for i in range(number + 1, len(steps)):
+            if not any(made in readers for _, made, _ in steps[i].reads):
+                continue
+            if not items[i]["executions"]:
+                readers.add(i)  # folded as well
+                continue
+            out: Json = {"step": i}
+            for e in items[i]["executions"]:
+                statement = self.static[e["statement"]]
+                for name in (*statement["writes"], *statement["reads"]):
+                    held = self.fragments.get(name)
+                    if held is not None and makes(steps[number], name, tuple(held.layout.shape)):
+                        out.setdefault("registers", name)
+            return out
+        return {}
+
     def _touch(self, t: Touch) -> Json:
         axes: list[Any] = []
         for index in t.axes:
@@ -300,6 +330,8 @@ class _Writer:
             else:
                 axes.append({"positions": [int(i) for i in index]})
         out: Json = {"tensor": t.tensor, "write": t.write, "axes": axes, "dropped": list(t.dropped)}
+        if t.atomic:
+            out["atomic"] = True
         if t.values is not None:
             out["values"] = self.encoder.array(t.values)
         return out

@@ -4,11 +4,13 @@ what the fields mean."""
 from __future__ import annotations
 
 import base64
-from collections.abc import Hashable
+import math
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
 
+from phobos.diagnostics import Diagnostic, LaunchError
 from phobos.ir.storage import Buffer
 from phobos.layout.register import Digit, RegisterLayout
 from phobos.trace.accesses import Log, Site, by_warp, cost
@@ -19,15 +21,18 @@ Json = dict[str, Any]
 class Table:
     """Different items in order; `number` gives an item's place and adds it where it is new."""
 
-    def __init__(self) -> None:
+    def __init__(self, count: Callable[[int], None]) -> None:
         self.items: list[Any] = []
         self._places: dict[Hashable, int] = {}
+        self._count = count
 
-    def number(self, key: Hashable, item: Any) -> int:
+    def number(self, key: Hashable, item: Any, size: int) -> int:
+        """`size`: about how many characters the item takes as JSON."""
         found = self._places.get(key)
         if found is None:
             found = self._places[key] = len(self.items)
             self.items.append(item)
+            self._count(size)
         return found
 
 
@@ -46,11 +51,24 @@ def _packed(values: np.ndarray) -> tuple[str, np.ndarray]:
 
 
 class Encoder:
-    """Collects what several steps share."""
+    """Collects what several steps share. `most`: how many bytes the trace may have as JSON, about."""
 
-    def __init__(self) -> None:
-        self.data, self.layouts, self.patterns, self.accesses = Table(), Table(), Table(), Table()
+    def __init__(self, most: float = math.inf) -> None:
+        self.most, self.size = most, 0
+        self.data, self.layouts, self.patterns, self.accesses = (Table(self.count) for _ in range(4))
         self._costs: dict[tuple[Site, int, int], tuple[int, int] | None] = {}
+
+    def count(self, size: int) -> None:
+        """Adds to the size of the trace. Raises LaunchError PH1020 where that is too much."""
+        self.size += size
+        if self.size > self.most:
+            raise LaunchError(
+                Diagnostic(
+                    code="PH1020",
+                    message=f"the trace of this run has more than {self.most / 1e6:.4g} MB, too much for one page",
+                    help="choose smaller dims or tiles, or allow more: `--max-size MB`, in Python `max_size=MB`",
+                )
+            )
 
     def array(self, values: np.ndarray) -> int:
         """Number of an array in `data`."""
@@ -58,7 +76,7 @@ class Encoder:
         raw = packed.tobytes()
         key = (code, packed.shape, raw)
         item = {"type": code, "shape": list(packed.shape), "base64": base64.b64encode(raw).decode("ascii")}
-        return self.data.number(key, item)
+        return self.data.number(key, item, len(item["base64"]) + 50)
 
     def layout(self, layout: RegisterLayout) -> int:
         def digits(found: tuple[Digit, ...]) -> list[list[int | None]]:
@@ -68,7 +86,7 @@ class Encoder:
             "shape": list(layout.shape), "registers": layout.registers, "text": str(layout),
             "reg": digits(layout.reg), "lane": digits(layout.lane), "warp": digits(layout.warp),
         }  # fmt: skip
-        return self.layouts.number(layout, item)
+        return self.layouts.number(layout, item, 300)
 
     def log(self, log: Log) -> list[int]:
         """Numbers in `accesses`, one for each site of the statement."""
@@ -78,7 +96,7 @@ class Encoder:
             for warp, offsets in by_warp(request):
                 base = min(a for a in offsets if a >= 0)
                 pattern = tuple(a - base if a >= 0 else -1 for a in offsets)
-                number = self.patterns.number(pattern, list(pattern))
+                number = self.patterns.number(pattern, list(pattern), 150)
                 # Lines and banks repeat after 128 bytes.
                 key = (request.site, number, base % 128)
                 if key not in self._costs:
@@ -92,7 +110,7 @@ class Encoder:
                 "memory": site.memory, "name": site.name, "write": site.write, "size": site.size, "kind": site.kind,
                 "requests": rows,
             }  # fmt: skip
-            out.append(self.accesses.number((site, tuple(map(tuple, rows))), item))
+            out.append(self.accesses.number((site, tuple(map(tuple, rows))), item, 100 + 20 * len(rows)))
         return out
 
 

@@ -8,7 +8,7 @@ step.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -28,7 +28,7 @@ from phobos.syntax import ast
 MAX_STEPS = 4000  # of all recorded blocks together
 MAX_BLOCKS = 64
 
-Path = tuple[tuple[int, int], ...]  # (line of a loop, how-manieth iteration in this run of it), outermost first
+Path = tuple[tuple[int, int], ...]  # (line of a loop, how-manieth iteration of it), outermost first
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,16 +160,20 @@ class Touch:
     dropped: tuple[bool, ...]
     bytes: int
     values: np.ndarray | None = None
+    atomic: bool = False
 
 
 @dataclass(kw_only=True, eq=False)
 class Step:
-    """One executed statement. `reads`: (name, index of the step that made it, or -1, tensor name or ""). `value`: what
+    """One executed statement. `path` counts iterations within this run of a loop, `turns` on through all runs of the
+    loops that stand at the same line inside of the same iteration of the loops around (a function called twice), as a
+    schedule's path does. `reads`: (name, index of the step that made it, or -1, tensor name or ""). `value`: what
     it made, as a carrier array; `flops` and `bytes_*` as the reference counts them: one per element of an elementwise
     operation, 2 m n k of a product; every access in full, masked elements left out."""
 
     mark: Mark
     path: Path
+    turns: Path = ()
     value: np.ndarray | None = None
     box: Touch | None = None
     touches: list[Touch] = field(default_factory=list)
@@ -222,6 +226,8 @@ class _Follower:
 
     def _reset(self, block: tuple[int, int, int]) -> None:
         self.counts: dict[ir.Op, int] = {}
+        self.earlier: dict[tuple[Path, int], int] = {}  # iterations of the runs of a line's loops that are over
+        self.broken: set[ir.Op] = set()
         self.made: dict[object, int] = {}
         self.pending = Step(mark=None, path=())  # type: ignore[arg-type]
         self.blocks.append(BlockRun(block=block, steps=[]))
@@ -240,15 +246,34 @@ class _Follower:
         if op in self.ends:
             loop = self.ends[op]
             self.counts[loop] = self.counts.get(loop, 0) + 1
+        elif isinstance(op, ir.Break):
+            self.broken.add(self.parents[op][-1])
         elif isinstance(op, (ir.For, ir.While)):
-            self.counts[op] = 0
+            self._end(op)
         self._count(op, env)
+
+    def _turns(self, loops: Sequence[ir.For | ir.While]) -> Path:
+        out: Path = ()
+        for loop in loops:
+            line = loop.span.line
+            out += ((line, self.earlier.get((out, line), 0) + self.counts.get(loop, 0)),)
+        return out
+
+    def _end(self, loop: ir.For | ir.While) -> None:
+        """A run of the loop is over. Its last iteration does not count as ended if it broke; a schedule counts the
+        last look at the condition of a `while` too."""
+        key = (self._turns(self.parents[loop]), loop.span.line)
+        more = isinstance(loop, ir.While) or loop in self.broken
+        self.earlier[key] = self.earlier.get(key, 0) + self.counts.get(loop, 0) + more
+        self.counts[loop] = 0
+        self.broken.discard(loop)
 
     def _step(self, op: ir.Op, mark: Mark, env: Mapping[ir.Value, Any]) -> None:
         step, self.pending = self.pending, Step(mark=None, path=())  # type: ignore[arg-type]
         steps = self.blocks[-1].steps
         step.mark = mark
         step.path = tuple((loop.span.line, self.counts.get(loop, 0)) for loop in self.parents[op])
+        step.turns = self._turns(self.parents[op])
         if mark.value is not None:
             step.value = np.array(env[mark.value])
         if mark.view is not None:
@@ -284,6 +309,7 @@ class _Follower:
                 if array.size:
                     at = np.ix_(*(np.clip(a, 0, n - 1) for a, n in zip(touch.axes, array.shape)))
                     touch = replace(touch, values=from_storage(array[at], dtype))
+                touch = replace(touch, atomic=isinstance(op, ir.Atomic))
             p.touches.append(touch)
             if touch.write:
                 p.bytes_written += touch.bytes

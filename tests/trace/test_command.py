@@ -40,6 +40,39 @@ def test_two_configurations(tmp_path: Path) -> None:
     assert (a["kernel"]["configuration"]["BR"], b["kernel"]["configuration"]["BR"]) == (4, 8)
 
 
+def test_standard_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ "-" is no file name; what else there is to say goes elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli, ["trace", FLASH, "--json", "-"])
+    assert result.exit_code == 0 and json.loads(result.stdout)["format"] == "phobos-trace"
+    assert "45 steps in 2 CTAs" in result.stderr
+    result = CliRunner().invoke(cli, ["trace", FLASH, "-o", "-"])
+    assert result.exit_code == 0 and result.stdout.startswith("<!doctype html>")
+    assert CliRunner().invoke(cli, ["trace", FLASH, "-o", "-", "--json", "-"]).exit_code == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_help_says_what_is_done() -> None:
+    text = " ".join(invoke("--help")[1].split())
+    assert "default 0.5, 1 for integers" in text and "Without -o this is all that is written" in text
+
+
+def test_values_that_nobody_gave_are_named(tmp_path: Path) -> None:
+    out = str(tmp_path / "t.json")
+    _, text = invoke(str(EXAMPLES / "windowed_attention.ph"), "--json", out)
+    assert "scale=0.5 (not given)" in text and "window=8 (not given)" in text
+    assert json.loads(Path(out).read_text())["kernel"]["assumed"] == ["scale", "window"]
+    _, text = invoke(str(EXAMPLES / "windowed_attention.ph"), "--json", out, "--scalar", "scale=2", "--set", "window=4")
+    assert "scale=2.0" in text and "window=4" in text and "not given" not in text
+
+
+def test_the_size_can_be_set(tmp_path: Path) -> None:
+    out = str(tmp_path / "t.json")
+    status, text = invoke(FLASH, "--json", out, "--max-size", "0.05")
+    assert status == 1 and "PH1020" in text and "--max-size" in text
+    assert invoke(FLASH, "--json", out, "--max-size", "0.2")[0] == 0
+
+
 @pytest.mark.parametrize(
     ("args", "code"),
     [

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from phobos.diagnostics import LaunchError
 from phobos.files import read_source
 from phobos.kernel import Kernel, load
 from phobos.runtime.pipeline import Frontend
@@ -68,6 +69,28 @@ def test_the_schema_rejects_what_is_wrong(change: Any, where: str) -> None:
     trace = json.loads(traced(*KERNELS[0])[0].to_json())
     change(trace)
     assert list(validator().iter_errors(trace)), where
+
+
+def test_the_schema_is_that_of_a_comparison_too() -> None:
+    kernel = load(ROOT / "examples" / "flash_attention_fp32.ph")
+    both = kernel.trace(config={"BR": 4, "BC": 4}, compare={"BR": 8}, dims={"Nq": 8, "Nk": 8})
+    pair = json.loads(both.to_json())
+    assert len(pair) == 2 and list(validator().iter_errors(pair)) == []
+    assert list(validator().iter_errors(pair[:1])) and list(validator().iter_errors([*pair, pair[0]]))
+    pair[1]["version"] = 2
+    assert list(validator().iter_errors(pair)) and list(validator().iter_errors(7))
+
+
+def test_a_trace_that_is_too_large_is_not_made() -> None:
+    kernel = load(ROOT / "examples" / "gemm_fp32.ph")
+    with pytest.raises(LaunchError) as error:
+        kernel.trace(config={"BM": 64, "BN": 64, "BK": 16}, dims={"M": 512, "N": 512, "K": 256})
+    assert error.value.diagnostics[0].code == "PH1020" and "20 MB" in error.value.diagnostics[0].message
+    small = kernel.trace()
+    size = len(small.to_json()) / 1e6
+    assert kernel.trace(max_size=size).to_json() == small.to_json()
+    with pytest.raises(LaunchError):
+        kernel.trace(max_size=size / 2)
 
 
 def test_numbers_stay_inside_their_tables() -> None:

@@ -169,3 +169,34 @@ def test_strided_arguments() -> None:
     assert found["emulator"]["equal"] and found["tensors"][0]["strides"] == [2]
     read = next(a for a in found["accesses"] if a["name"] == "X")
     assert read["requests"][0][3:] == [2, 1]  # 64 floats apart: two lines where one would hold the bytes
+
+
+def test_a_tile_that_no_statement_writes_says_where_its_work_is_done() -> None:
+    """`s * scale` goes into the row maximum, `acc * corr` into the product; what nobody reads is not computed."""
+    trace = load(EXAMPLES / "flash_attention_fp32.ph").trace(config={"BR": 64, "BC": 64}).traces[0]
+    steps = trace["ctas"][0]["steps"]
+    folded = {
+        (s["line"], steps[s["folded"]["step"]]["line"], s["folded"].get("registers")) for s in steps if "folded" in s
+    }
+    assert folded == {(24, 27, "s"), (32, 33, "l"), (35, 36, "acc")}
+    for s in steps:
+        assert ("folded" in s) == ("value" in s and not s["held"])
+    text = """
+    kernel k(X: tensor<f32>[N], Y: tensor<f32>[N]) {
+      let a = X[0 :+ 32] + 1.0
+      let unread = a * 3.0
+      Y[0 :+ 32] = a
+    }
+    """
+    assert [s.get("folded") for s in steps_of(jit(text), dims={"N": 32})] == [None, {}, None]
+
+
+def test_atomic_updates_are_marked() -> None:
+    steps = steps_of(load(EXAMPLES / "histogram.ph"))
+    assert [t.get("atomic", False) for s in steps for t in s["touches"]] == [False, True]
+
+
+def test_waits_say_how_much_may_be_under_way() -> None:
+    trace = load(EXAMPLES / "flash_attention_fp32.ph").trace(config={"BR": 16, "BC": 16}).traces[0]
+    waits = [s for s in trace["statements"] if s["kind"] == "AsyncWait"]
+    assert waits and all(s["pending"] == 0 for s in waits)

@@ -9,6 +9,9 @@ class Model {
     this.byName = new Map(trace.fragments.map((f) => [f.name, f]));
     this.buffers = new Map(trace.buffers.map((b) => [b.name, b]));
     this.tensors = new Map(trace.tensors.map((t) => [t.name, t]));
+    this.atomics = new Set(trace.ctas.flatMap((c) => c.steps.flatMap((s) => s.touches.filter((t) => t.atomic).map((t) => t.tensor))));
+    this.costs = new Map();
+    this.moved = trace.accesses.map(() => null);
   }
   get blocks() { return this.trace.ctas.length; }
   steps(cta) { return this.trace.ctas[cta] ? this.trace.ctas[cta].steps : []; }
@@ -28,25 +31,31 @@ class Model {
     if (axis.positions) return axis.positions;
     return Array.from({ length: axis.length }, (_, i) => axis.start + i);
   }
-  // Tensor contents after step `n` of one block, or of all blocks where `cta` is -1: name -> typed array.
+  // Tensor contents after step `n` of one block, or of all blocks where `cta` is -1: name -> { values, written }.
+  // The reference runs blocks one after the other, so atomic updates of a block come on top of those of the blocks before.
   memory(cta, n) {
     const key = `${cta}:${n}`;
     if (this.states.has(key)) return this.states.get(key);
     const out = new Map();
-    for (const t of this.trace.tensors) out.set(t.name, t.written ? this.array(t.initial).values.slice() : this.array(t.initial).values);
+    for (const t of this.trace.tensors) {
+      const values = this.array(t.initial).values;
+      out.set(t.name, { values: t.written ? values.slice() : values, written: t.written && !t.read ? new Uint8Array(values.length) : null });
+    }
     this.trace.ctas.forEach((block, index) => {
-      if (cta >= 0 && index !== cta) return;
-      block.steps.slice(0, n + 1).forEach((s) => s.touches.forEach((t) => { if (t.write && t.values !== undefined) this.apply(out, t); }));
+      block.steps.forEach((s, i) => s.touches.forEach((t) => {
+        if (!t.write || t.values === undefined) return;
+        if (index === cta || cta < 0 ? i <= n : index < cta && this.atomics.has(t.tensor)) this.apply(out, t);
+      }));
     });
     if (this.states.size > 200) this.states.clear();
     this.states.set(key, out);
     return out;
   }
   apply(out, touch) {
-    const tensor = this.tensors.get(touch.tensor), into = out.get(touch.tensor), from = this.array(touch.values).values;
+    const tensor = this.tensors.get(touch.tensor), { values: into, written } = out.get(touch.tensor), from = this.array(touch.values).values;
     const axes = touch.axes.map((a) => this.positions(a));
     const visit = (axis, at, index, inside) => {
-      if (axis === axes.length) { if (inside) into[at] = from[index]; return; }
+      if (axis === axes.length) { if (inside) { into[at] = from[index]; if (written) written[at] = 1; } return; }
       axes[axis].forEach((p, i) => {
         const good = p >= 0 && p < tensor.shape[axis];
         visit(axis + 1, at * tensor.shape[axis] + p, index * axes[axis].length + i, inside && good);
@@ -58,6 +67,8 @@ class Model {
   live(cta, n) {
     return this.steps(cta).map((s, i) => ({ s, i })).filter(({ s, i }) => s.kind === "tile" && s.value !== undefined && i <= n && (s.last_read >= n || i === n));
   }
+  // The first block that has a step `n`; blocks end after different numbers of steps.
+  leader(n) { return Math.max(0, this.trace.ctas.findIndex((c) => c.steps[n])); }
   statement(execution) { return this.trace.statements[execution.statement]; }
   executions(cta, n) { const s = this.steps(cta)[n]; return s ? s.executions : []; }
   accesses(cta, n) {
@@ -74,11 +85,41 @@ class Model {
     if (source.length === 1) return source[0].slice(step.column - 1, step.end_column - 1);
     return source.map((l) => l.trim()).join(" ");
   }
+  // Work from step 0 to `n`: as the text says, and the bytes of the 32-byte sectors that requests of warps touch.
   sums(cta, n) {
-    let flops = 0, read = 0, written = 0;
-    const add = (steps) => steps.slice(0, n + 1).forEach((s) => { flops += s.flops; read += s.bytes_read; written += s.bytes_written; });
+    const out = { flops: 0, read: 0, written: 0, loaded: 0, stored: 0 };
+    const add = (steps) => steps.slice(0, n + 1).forEach((s) => {
+      out.flops += s.flops; out.read += s.bytes_read; out.written += s.bytes_written;
+      for (const e of s.executions) for (const id of e.accesses || []) {
+        const access = this.trace.accesses[id];
+        if (access.memory === "global") out[access.write ? "stored" : "loaded"] += this.sectorBytes(id);
+      }
+    });
     if (cta >= 0) add(this.steps(cta)); else this.trace.ctas.forEach((c) => add(c.steps));
-    return { flops, read, written };
+    return out;
+  }
+  sectorBytes(id) {
+    if (this.moved[id] === null) { const a = this.trace.accesses[id]; this.moved[id] = 32 * a.requests.reduce((n, r) => n + this.sectors(a, r).count, 0); }
+    return this.moved[id];
+  }
+  // Of one request to global memory: 32-byte sectors that it touches, the fewest for its bytes, lanes, different
+  // addresses, and the most lanes at one address.
+  sectors(access, request) {
+    const key = `${request[1]}:${request[2] % 32}:${access.size}`;
+    let found = this.costs.get(key);
+    if (!found) {
+      const touched = new Set(), bytes = new Set(), lanes = new Map();
+      for (const o of this.trace.patterns[request[1]]) {
+        if (o < 0) continue;
+        const at = o + (request[2] % 32);
+        if (!lanes.has(at)) for (let b = at; b < at + access.size; b++) { bytes.add(b); touched.add(b >> 5); }
+        lanes.set(at, (lanes.get(at) || 0) + 1);
+      }
+      const many = [...lanes.values()];
+      found = { count: touched.size, least: Math.ceil(bytes.size / 32), lanes: many.reduce((a, b) => a + b, 0), addresses: many.length, most: Math.max(...many) };
+      this.costs.set(key, found);
+    }
+    return found;
   }
 }
 
@@ -102,18 +143,23 @@ function eachSlot(layout, visit) {
   })));
 }
 
-// Any array as rows and columns: short vectors as a row, long ones wrapped; of higher ranks the last two axes.
-function planes(shape, at) {
+// Any array as rows and columns: short vectors as a row, long ones wrapped after `most`; of higher ranks the last two
+// axes. With `fold` a long column is cut into several, to be read downwards and then to the right.
+function planes(shape, { at, most = 64, fold = false } = {}) {
   if (shape.length === 0) return { rows: 1, cols: 1, index: () => 0, label: () => "", cell: () => [0, 0] };
   if (shape.length === 1) {
-    const n = shape[0], cols = n <= 64 ? Math.max(n, 1) : 64, rows = Math.ceil(n / cols) || 1;
-    return { rows, cols, wrapped: cols, index: (r, c) => (r * cols + c < n ? r * cols + c : -1), label: (r, c) => `[${r * cols + c}]`, cell: (p) => [Math.floor(p[0] / cols), p[0] % cols] };
+    const n = shape[0], cols = n <= most ? Math.max(n, 1) : most, rows = Math.ceil(n / cols) || 1;
+    return { rows, cols, index: (r, c) => (r * cols + c < n ? r * cols + c : -1), label: (r, c) => `[${r * cols + c}]`, cell: (p) => [Math.floor(p[0] / cols), p[0] % cols] };
   }
   const rank = shape.length, rows = shape[rank - 2], cols = shape[rank - 1];
   const lead = (at || []).slice(0, rank - 2);
   let base = 0;
   for (let i = 0; i < rank - 2; i++) base = base * shape[i] + (lead[i] || 0);
   const front = lead.length ? lead.map((x) => `${x || 0}, `).join("") : "0, ".repeat(rank - 2);
+  if (fold && cols === 1 && rows > 24) {
+    const part = 16, row = (r, c) => c * part + r;
+    return { rows: part, cols: Math.ceil(rows / part), folded: true, index: (r, c) => (row(r, c) < rows ? base * rows + row(r, c) : -1), label: (r, c) => `[${front}${row(r, c)}, 0]`, cell: (p) => [p[rank - 2] % part, Math.floor(p[rank - 2] / part)] };
+  }
   return { rows, cols, index: (r, c) => (base * rows + r) * cols + c, label: (r, c) => `[${front}${r}, ${c}]`, cell: (p) => [p[rank - 2], p[rank - 1]] };
 }
 
@@ -129,4 +175,15 @@ function number(v, kind) {
 function amount(n, unit) {
   for (const [limit, letter] of [[1e9, "G"], [1e6, "M"], [1e4, "k"]]) if (n >= limit) return `${(n / (letter === "k" ? 1e3 : limit)).toPrecision(4).replace(/\.?0+$/, "")} ${letter}${unit}`;
   return `${n} ${unit}`;
+}
+function plural(n, one, more) { return `${n} ${n === 1 ? one : more || `${one}s`}`; }
+function ranges(xs) {
+  const out = [];
+  for (const x of xs) { const last = out[out.length - 1]; if (last && last[1] === x - 1) last[1] = x; else out.push([x, x]); }
+  return out.map(([a, b]) => (a === b ? `${a}` : `${a} to ${b}`)).join(", ");
+}
+// What a touch covers, as the text would write it: O[0:4, 0:64].
+function boxText(touch) {
+  const axis = (a, i) => (a.positions ? (touch.dropped[i] || a.positions.length === 1 ? String(a.positions[0]) : `${a.positions.length} positions`) : touch.dropped[i] ? String(a.start) : `${a.start}:${a.start + a.length}`);
+  return `${touch.tensor}[${touch.axes.map(axis).join(", ")}]`;
 }

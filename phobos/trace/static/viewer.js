@@ -42,13 +42,14 @@ class Pane {
     this.listing = el("ol", { class: "listing", "aria-label": "Kernel text" });
     this.decisions = el("div", { class: "card" });
     this.buildListing();
-    const config = Object.entries(k.configuration).map(([n, v]) => `${n} = ${v}`).join(", ");
-    const legend = el("ul", { class: "legend", "aria-label": "Legend" }, ...[["g", "global memory"], ["s", "shared memory"], ["l", "threads and lanes"]].map(([c, t]) => el("li", { class: c }, el("span", { class: "dot" }), t)), el("li", { class: "x" }, el("span", { class: "dot hatch" }), "extra 128-byte lines, masked elements"));
+    const config = pairs(k.configuration, k.assumed);
+    const legend = el("ul", { class: "legend", "aria-label": "Legend" }, ...[["g", "global memory"], ["s", "shared memory"], ["l", "threads and lanes"]].map(([c, t]) => el("li", { class: c }, el("span", { class: "dot" }), t)), el("li", { class: "x" }, el("span", { class: "dot hatch" }), "masked elements, bytes moved in vain"),
+      el("li", {}, el("span", { class: "ramp" }), "values: negative, 0, positive, up to the largest of each picture"), el("li", {}, el("span", { class: "dot blank" }), "NaN or not written yet"));
     const controls = el("div", { class: "controls" },
       el("div", { class: "row" }, this.first, this.back, this.playButton, this.forward, this.lastButton, this.scrubber, this.number),
       el("div", { class: "row" }, this.ctaSelect, el("div", { class: "tabs", role: "tablist", "aria-label": "View" }, this.tabs.tiles, this.tabs.lanes)));
     this.root = el("section", { class: "pane", "aria-label": `Trace of ${k.name}, ${config || "no configuration"}` },
-      this.app.count > 1 ? el("h2", { class: "pane-title" }, config || k.name) : null,
+      ...(this.app.count > 1 ? [el("h2", { class: "pane-title" }, config || k.name), el("p", { class: "pane-title note" }, runText(k).join("; "))] : []),
       el("div", { class: "text-side" }, this.listing, this.decisions),
       el("div", { class: "view-side" }, controls, this.now, legend, this.output));
   }
@@ -67,8 +68,8 @@ class Pane {
   }
 
   toLine(line) {
-    const steps = this.model.steps(Math.max(0, this.cta));
-    const at = steps.map((s, i) => i).filter((i) => steps[i].line === line);
+    const blocks = this.cta < 0 ? this.model.trace.ctas.map((c) => c.steps) : [this.model.steps(this.cta)];
+    const at = Array.from({ length: this.count }, (_, i) => i).filter((i) => blocks.some((steps) => steps[i] && steps[i].line === line));
     if (at.length) this.go(at.find((i) => i > this.n) ?? at[0]);
   }
   show(name) { this.view = name; this.render(); }
@@ -86,7 +87,11 @@ class Pane {
   }
   stop() { if (this.timer) { clearInterval(this.timer); this.timer = null; this.renderControls(); } }
 
-  step() { return this.model.steps(Math.max(0, this.cta))[this.n] || this.model.trace.ctas.map((c) => c.steps[this.n]).find((s) => s); }
+  // The block whose step is spoken of; of all blocks the first one that has not ended.
+  get block() { return this.cta < 0 ? this.model.leader(this.n) : this.cta; }
+  step() { return this.model.steps(this.block)[this.n]; }
+  // Steps of all blocks that are looked at.
+  steps() { return this.cta < 0 ? this.model.trace.ctas.map((c) => c.steps[this.n]).filter((s) => s) : [this.step()].filter((s) => s); }
 
   renderControls() {
     const n = this.n, count = this.count;
@@ -108,10 +113,10 @@ class Pane {
 
   render() {
     this.renderControls();
-    const step = this.step();
+    const step = this.step(), steps = this.steps();
     this.lines.forEach((item, i) => {
-      const here = step && i + 1 >= step.line && i + 1 <= step.end_line;
-      item.classList.toggle("now-line", !!here);
+      const covers = (s) => i + 1 >= s.line && i + 1 <= s.end_line, here = step && covers(step);
+      item.classList.toggle("now-line", steps.some(covers));
       if (here) item.setAttribute("aria-current", "step"); else item.removeAttribute("aria-current");
     });
     if (step) this.reveal(this.lines[step.line - 1]);
@@ -141,10 +146,24 @@ class Pane {
     const reads = step.reads.map((r) => r.name);
     const parts = [made];
     if (reads.length) parts.push(`reads ${[...new Set(reads)].join(", ")}`);
-    if (step.flops) parts.push(amount(step.flops, "FLOP"));
-    if (step.bytes_read) parts.push(`${amount(step.bytes_read, "B")} read`);
-    if (step.bytes_written) parts.push(`${amount(step.bytes_written, "B")} written`);
-    return [el("code", {}, this.model.text(step)), ` ${parts.join("; ")}${turns.length ? ` (${turns.join(", ")})` : ""}${step.calls.length ? `, inside ${step.calls.join(" and ")}` : ""}.`];
+    const steps = this.steps(), sum = (key) => steps.reduce((n, s) => n + s[key], 0), work = [];
+    if (sum("flops")) work.push(amount(sum("flops"), "FLOP"));
+    if (sum("bytes_read")) work.push(`${amount(sum("bytes_read"), "B")} of views read`);
+    if (sum("bytes_written")) work.push(`${amount(sum("bytes_written"), "B")} written`);
+    if (work.length) parts.push(`${this.cta < 0 && this.model.blocks > 1 ? "in all CTAs " : ""}${work.join(", ")}`);
+    const text = ` ${parts.join("; ")}${turns.length ? ` (${turns.join(", ")})` : ""}${step.calls.length ? `, inside ${step.calls.join(" and ")}` : ""}.`;
+    return [el("code", {}, this.model.text(step)), text + this.others(step)];
+  }
+  // What the other CTAs do meanwhile, where that is something else.
+  others(step) {
+    if (this.cta >= 0) return "";
+    const ctas = this.model.trace.ctas.map((c, i) => ({ i, s: c.steps[this.n] })), path = (s) => `${s.line} ${s.path}`;
+    const list = (found) => `CTA${found.length > 1 ? "s" : ""} ${ranges(found.map(({ i }) => i))}`;
+    const ended = ctas.filter(({ s }) => !s), away = ctas.filter(({ s }) => s && path(s) !== path(step));
+    const out = [];
+    if (ended.length) out.push(`${list(ended)} ${ended.length > 1 ? "have" : "has"} ended`);
+    if (away.length) out.push(`${list(away)} ${away.length > 1 ? "are" : "is"} elsewhere`);
+    return out.length ? ` This is CTA ${this.block}; ${out.join(", ")}.` : "";
   }
 
   renderDecisions(step) {
@@ -159,7 +178,7 @@ class Pane {
     }
     if (!list.childElementCount) list.append(el("li", { class: "note" }, "None for this line."));
     out.append(list);
-    const executions = this.cta < 0 ? this.model.executions(0, this.n) : this.model.executions(this.cta, this.n);
+    const executions = this.model.executions(this.block, this.n);
     const ranges = [];
     const seen = new Set();
     for (const e of executions) { const s = this.model.statement(e); if (s.cuda && !seen.has(e.statement)) { seen.add(e.statement); ranges.push(s.cuda); } }
@@ -168,7 +187,7 @@ class Pane {
     let last = -1;
     for (const [a, b] of ranges) {
       if (last >= 0 && a > last) code.append(el("span", { class: "dir" }, "  ...\n"));
-      for (let i = Math.max(a, last); i < b; i++) { const text = this.model.trace.cuda[i]; code.append(text.startsWith("#line") || /^\s*\/\//.test(text) ? el("span", { class: "dir" }, `${text}\n`) : `${text}\n`); }
+      for (let i = Math.max(a, last); i < b; i++) { const text = this.model.trace.cuda[i]; if (!text.startsWith("#line")) code.append(/^\s*\/\//.test(text) ? el("span", { class: "dir" }, `${text}\n`) : `${text}\n`); }
       last = Math.max(last, b);
     }
     const details = el("details", { class: "code-open", open }, el("summary", {}, ranges.length ? "Emitted CUDA" : "Emitted CUDA: nothing of its own"), ranges.length ? code : null);
@@ -178,14 +197,19 @@ class Pane {
   }
 }
 
+function pairs(values, assumed) { return Object.entries(values).map(([n, v]) => `${n} = ${v}${assumed.includes(n) ? " (not given)" : ""}`).join(", "); }
+// Sizes and values of a run.
+function runText(k) {
+  return [pairs(k.dims, []), pairs(k.scalars, k.assumed), `grid ${k.grid.join(" × ")}`, plural(k.threads, "thread") + " a CTA", k.arch].filter((x) => x);
+}
+
 class App {
   constructor(traces) {
     this.count = traces.length;
     const k = traces[0].kernel;
     document.getElementById("title").textContent = `${k.name}, step by step`;
-    const sizes = Object.entries(k.dims).map(([n, v]) => `${n} = ${v}`).join(", ");
-    const config = Object.entries(k.configuration).map(([n, v]) => `${n} = ${v}`).join(", ");
-    document.getElementById("subtitle").textContent = [k.file, traces.length > 1 ? "two configurations" : config, sizes, `grid ${k.grid.join(" × ")}`, `${k.threads} threads a CTA`, k.arch].filter((x) => x).join("; ");
+    const config = pairs(k.configuration, k.assumed);
+    document.getElementById("subtitle").textContent = [k.file, ...(traces.length > 1 ? ["two configurations, each above its steps"] : [config, ...runText(k)])].filter((x) => x).join("; ");
     this.main = document.getElementById("main");
     this.main.classList.toggle("two", traces.length > 1);
     this.panes = traces.map((t, i) => new Pane(t, i, this));
@@ -221,15 +245,24 @@ class App {
     if (e.key === " " && !(at && /^(BUTTON|SUMMARY)$/.test(at.tagName))) { e.preventDefault(); pane.play(); }
   }
   setupTheme() {
-    const button = document.getElementById("theme"), root = document.documentElement;
-    const isDark = () => (root.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+    const button = document.getElementById("theme"), root = document.documentElement, system = matchMedia("(prefers-color-scheme: dark)");
+    const own = () => (system.matches ? "dark" : "light"), isDark = () => (root.dataset.theme || own()) === "dark";
     const label = () => { button.textContent = isDark() ? "Light" : "Dark"; button.setAttribute("aria-label", `Change to ${isDark() ? "light" : "dark"} colours`); button.setAttribute("aria-pressed", String(isDark())); };
-    button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; label(); this.panes.forEach((p) => p.render()); });
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { label(); this.panes.forEach((p) => p.render()); });
+    const kept = stored();
+    if (kept === "dark" || kept === "light") root.dataset.theme = kept;
+    button.addEventListener("click", () => {
+      const next = isDark() ? "light" : "dark";
+      if (next === own()) delete root.dataset.theme; else root.dataset.theme = next;
+      store(root.dataset.theme);
+      label();
+      this.panes.forEach((p) => p.render());
+    });
+    system.addEventListener("change", () => { label(); this.panes.forEach((p) => p.render()); });
     label();
   }
   setupFull() {
     const button = document.getElementById("full");
+    button.title = FULL;
     button.addEventListener("click", () => {
       if (window.self !== window.top) { // in a notebook: a window of its own
         window.open(URL.createObjectURL(new Blob([`<!doctype html>\n${ORIGINAL}`], { type: "text/html" })), "_blank");
@@ -238,10 +271,17 @@ class App {
       const on = document.body.classList.toggle("full");
       button.textContent = on ? "Close full view" : "Open full view";
       button.setAttribute("aria-pressed", String(on));
+      button.title = on ? "Text and decisions beside the view again" : FULL;
       this.panes.forEach((p) => p.render());
     });
   }
 }
+
+const FULL = "The view gets the whole width; the text and the decisions follow below it";
+// The choice of colours outlives the page, where the browser lets pages keep something.
+const THEME = "phobos-trace-theme";
+function stored() { try { return localStorage.getItem(THEME); } catch { return null; } }
+function store(theme) { try { if (theme) localStorage.setItem(THEME, theme); else localStorage.removeItem(THEME); } catch { /* not kept */ } }
 
 // The page as it came, for a window of its own.
 const ORIGINAL = document.documentElement.outerHTML;
