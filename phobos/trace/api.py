@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from phobos.compiler import build_schedule, default_spec
+from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir import tile as ir
 from phobos.runtime import binding
 from phobos.runtime.device import grid_of
 from phobos.runtime.facts import kernel_facts
 from phobos.runtime.host import arrays as host_arrays
 from phobos.runtime.pipeline import Frontend, KernelInfo, Request
+from phobos.runtime.request import config_items, extents, parse_dtypes
 from phobos.target import DEFAULT_ARCH, Target, get_target
 from phobos.trace import inputs
 from phobos.trace.build import build
@@ -42,11 +45,16 @@ class Trace:
         return page(self.traces)
 
     def save(self, path: str | Path) -> None:
-        """Writes the page, or for a name that ends in `.json` the trace. Raises CompileError PH1005 where it cannot."""
+        """Writes the page, or for a name that ends in `.json` the trace. Raises CompileError PH1005 where it cannot,
+        PH0608 for what is no path."""
         from phobos.files import write_output
 
-        text = self.to_json() if str(path).endswith(".json") else self.html()
-        write_output(str(path), text.encode())
+        if not isinstance(path, (str, os.PathLike)):
+            message = f"a trace is saved to a path, not {type(path).__name__}"
+            raise CompileError(Diagnostic(code="PH0608", message=message))
+        name = os.fspath(path)
+        text = self.to_json() if name.endswith(".json") else self.html()
+        write_output(name, text.encode())
 
     def _repr_html_(self) -> str:
         from phobos.trace.html import frame
@@ -95,9 +103,11 @@ def trace_kernel(
     given_consts = {n: given.pop(n) for n in info.consts if n in given} | dict(consts or {})
     tensors = [p.name for p in info.params if p.kind == "tensor"]
     has_arrays = any(n in named or n in given for n in tensors) or len(args) > len(info.params)
+    base, sizes = dict(config_items(config)), extents(info, dims)
+    types = {n: str(d) for n, d in parse_dtypes(info, {} if dtypes is None else dtypes)}
     out: list[dict[str, Any]] = []
     for change in (None, compare) if compare is not None else (None,):
-        wanted = {**dict(config or {}), **dict(change or {})}
+        wanted = base | dict(config_items(change))
         most = MAX_SIZE if max_size is None else max_size
         if has_arrays:
             bound = binding.bind_names(info.name, info.params, args, {**given, **given_consts})
@@ -105,8 +115,8 @@ def trace_kernel(
         else:
             scalars = {**{n: v for n, v in named.items() if n not in info.consts}, **given}
             found = _of_sizes(
-                frontend, info, scalars, wanted, dims or {}, dtypes or {}, given_consts, target, grid, emulator, seed,
-                most, shared_dims=dict(out[0]["kernel"]["dims"]) if out and not dims else None,
+                frontend, info, scalars, wanted, sizes, types, given_consts, target, grid, emulator, seed, most,
+                shared_dims=dict(out[0]["kernel"]["dims"]) if out and not sizes else None,
             )  # fmt: skip
         out.append(found)
     return Trace(tuple(out))

@@ -83,7 +83,9 @@ def test_the_meaning_stays(name: str, size: int, backend: str) -> None:
     found = []
     for text in (body, body + "\n if i < 0 { break }"):  # another use of the index: the loop is left alone
         y = np.full(size, -1, np.float32)
-        phobos.jit(TEXT.format(range=range_, body=text, before=before))(x, y, np.zeros(size + 127, np.float32), backend=backend)
+        phobos.jit(TEXT.format(range=range_, body=text, before=before))(
+            x, y, np.zeros(size + 127, np.float32), backend=backend
+        )
         found.append(y.tolist())
     assert found[0] == found[1]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
 
+import phobos
 from phobos.cli import cli
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -91,3 +93,27 @@ def test_wrong_input_is_one_diagnostic(args: list[str], code: str) -> None:
     result = CliRunner().invoke(cli, ["trace", *args])
     assert result.exit_code == 1
     assert f"error[{code}]" in result.output and "Traceback" not in result.output
+
+
+WRONG = [
+    {"dims": {"M": -5}}, {"dims": "x"}, {"dims": [("M", 3)]}, {"dims": {"M": 1.5}}, {"dims": {"M": "3"}},
+    {"dims": {"M": None}}, {"dims": {1: 2}}, {"compare": "x"}, {"compare": [1]}, {"config": "x"}, {"config": 3},
+    {"config": {1: 2}}, {"dtypes": "x"}, {"dtypes": {1: 2}}, {"dtypes": {"T": "f16"}}, {"arch": 3},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", WRONG, ids=str)
+def test_arguments_of_the_method_are_checked(arguments: dict[str, Any]) -> None:
+    text = "kernel k(X: tensor<f32>[M, K]) { let i = ctx.block.x * 16\n X[i :+ 16, 0 :+ 8] = 1.0 }"
+    with pytest.raises(phobos.CompileError) as info:
+        phobos.jit(text).trace(**arguments)
+    assert info.value.diagnostics[0].code in ("PH0315", "PH0606", "PH0607", "PH0901")
+
+
+@pytest.mark.parametrize("path", [None, 3, b"x"])
+def test_a_page_is_saved_to_a_path(path: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = phobos.jit("kernel k(X: tensor<f32>[M]) { X[0 :+ 4] = 1.0 }").trace()
+    with pytest.raises(phobos.CompileError) as info:
+        found.save(path)
+    assert info.value.diagnostics[0].code == "PH0608" and not list(tmp_path.iterdir())
