@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from phobos.diagnostics import CompileError, Diagnostic, LaunchError, nearest
+from phobos.diagnostics import CompileError, Diagnostic, LaunchError
 from phobos.ir import tile as ir
 from phobos.ir.dims import DimBinary, DimConst, DimExpr, DimName
 from phobos.ir.types import DType
@@ -88,21 +88,14 @@ def _size(value: Any) -> float:
 
 
 def extents(kernel: ir.KernelIR, given: Mapping[str, int]) -> dict[str, int]:
-    """An extent for each dim. Raises LaunchError PH1010 for dims that the kernel has not."""
+    """An extent for each dim; `given` names dims of the kernel. Raises LaunchError PH1010 for one that the
+    configuration fixes at another extent."""
     names = list(dict.fromkeys(d for t in kernel.tensors for d in t.type.dims if isinstance(d, str)))
     pinned = dict(kernel.configuration)
     for name, value in given.items():
-        if name not in names and pinned.get(name) != value:
-            guess = nearest(name, names)
-            raise LaunchError(
-                Diagnostic(
-                    code="PH1010",
-                    message=f"dim {name!r} is fixed at {pinned[name]} here, not {value}"
-                    if name in pinned
-                    else f"kernel {kernel.name!r} has no dim {name!r}; it has {', '.join(names) or 'none'}",
-                    help=f"did you mean {guess!r}?" if guess and name not in pinned else None,
-                )
-            )
+        if pinned.get(name, value) != value:
+            message = f"dim {name!r} is fixed at {pinned[name]} here, not {value}"
+            raise LaunchError(Diagnostic(code="PH1010", message=message))
     blocks = _grid_tiles(kernel)
     use = _uses(kernel)
     out: dict[str, int] = {}

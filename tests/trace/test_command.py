@@ -79,7 +79,8 @@ def test_the_size_can_be_set(tmp_path: Path) -> None:
     ("args", "code"),
     [
         (["nothing.ph"], "PH1001"),
-        ([FLASH, "--dim", "M=3"], "PH1010"),
+        ([FLASH, "--dim", "M=3"], "PH0315"),
+        ([FLASH, "--dim", "D=32", "--set", "D=64"], "PH1010"),
         ([FLASH, "--dim", "Nk=13"], "PH0712"),
         ([FLASH, "--scalar", "size=1"], "PH1012"),
         ([FLASH, "--set", "BR=5"], "PH0308"),
