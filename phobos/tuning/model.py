@@ -40,7 +40,9 @@ from phobos.target import STATIC_SHARED_LIMIT, Target
 
 _SMS = {"sm_75": 48, "sm_80": 108, "sm_86": 84, "sm_89": 128, "sm_90a": 132, "sm_100a": 148, "sm_120a": 170}
 _BYTES_PER_CYCLE = 19.0  # of global memory, per SM: 4.3 TB/s over 132 SMs at 1.75 GHz
-_L2_BYTES_PER_CYCLE = 24.0  # of data that an earlier block already brought into the L2, per SM
+_L2_BYTES_PER_CYCLE = 24.0  # of data that an earlier block already brought into the L2, per SM, by cp.async past the L1
+# The same through registers: f32 tiles of 128x64x64 that are rounded to f16 on the way came at 8.1 TB/s on an H200.
+_L2_BYTES_PER_CYCLE_OF_LOADS = 40.0
 _LATENCY = 700.0  # cycles from a global load to data behind a barrier
 _PIPELINED = 250.0  # cycles of an iteration around its wait and barrier where loads are on their way before
 _DEEP = 12.0  # the same for a loop of one product with three stages or more, whose first fragments are loaded ahead too
@@ -117,7 +119,10 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     alternate = 1.3 if resident == 1 else 1.1 if resident == 2 else 1.0
     stream = min(1.0, resident * threads / 32 / _WARPS_TO_STREAM)
     first_touch = min(counter.bytes, _tensor_bytes(kernel, sizes) / blocks)
-    memory = first_touch / _BYTES_PER_CYCLE * alternate / stream + (counter.bytes - first_touch) / _L2_BYTES_PER_CYCLE
+    again = max(0.0, counter.bytes - first_touch)
+    through = min(again, counter.converted)
+    memory = first_touch / _BYTES_PER_CYCLE * alternate / stream
+    memory += (again - through) / _L2_BYTES_PER_CYCLE + through / _L2_BYTES_PER_CYCLE_OF_LOADS
     fill = min(1.0, resident * threads / 32 / _WARPS_TO_FILL)
     alone = compute / min(1.0, threads / 32 / _WARPS_TO_FILL) + counter.latency
     per_wave = max(resident * _together(compute / fill, memory), alone) + counter.fill / resident
@@ -126,7 +131,7 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     if over > 0:
         # A few spilled addresses cost little beside tensor-core products; spilled operands of FMAs cost much.
         tensor = bool(plans) and all(p.room != "fma" for p in plans.values())
-        cycles *= 1 + over / (240 if tensor else 64)
+        cycles *= 1 + over / (160 if counter.converted else 240 if tensor else 64)
     return Estimate(cycles, threads, registers, shared, blocks, per_sm, waves, why_not)
 
 
@@ -171,6 +176,7 @@ class _Counter:
         self.kernel, self.plans, self.place, self.layouts = kernel, plans, place, layouts
         self.target, self.threads = target, threads
         self.slots = self.bytes = self.latency = self.fill = 0.0
+        self.converted = 0.0  # of the bytes those of operands that are converted on the way to shared memory
         self.known: dict[Value, float] = {d.value: float(dims.get(d.name, UNKNOWN_DIM)) for d in kernel.dims}
         self.sizes = {d.name: dims.get(d.name, UNKNOWN_DIM) for d in kernel.dims}
 
@@ -186,7 +192,7 @@ class _Counter:
         if not all(map(self._ahead, loads)):
             return _LATENCY
         products = [o for o in loop.body.ops if isinstance(o, Dot)]
-        if len(products) != 1:
+        if len(products) != 1 or any(map(self._converted, loads)):  # a tile ahead through registers is two stages
             return _PIPELINED
         stage = sum(self._operand_bytes(load.result) for load in loads)
         registers = products[0].result.shape[0] * products[0].result.shape[1] // self.threads * 5 // 4 + 72
@@ -194,6 +200,11 @@ class _Counter:
         limit = self.target.shared_per_block if self.kernel.dynshared else STATIC_SHARED_LIMIT
         stages = min(limit, self.target.shared_per_sm // ctas) // max(1, stage)
         return _DEEP if stages >= 3 else _PIPELINED if stages == 2 else _LATENCY
+
+    def _converted(self, load: Load) -> bool:
+        """Is it an operand of products that takes another type on the way to shared memory?"""
+        plans = [self.plans[op] for op in self.place.readers.get(load.result, []) if isinstance(op, Dot)]
+        return load.result in self.place.staged and any(p.a_dtype is not load.result.dtype for p in plans)
 
     def _ahead(self, load: Load) -> bool:
         """Does the load go to shared memory as it is, so that a ring can be filled ahead of its loop?"""
@@ -246,6 +257,7 @@ class _Counter:
         elif isinstance(op, Load) and op.result.is_tile:
             size = op.result.type.size * op.result.dtype.bytes  # type: ignore[union-attr]
             self.bytes += times * size
+            self.converted += times * size if self._converted(op) else 0.0
             self.slots += times * self._registers(op.result)
             if times == 1.0:
                 self.latency += 0.5 * _LATENCY
