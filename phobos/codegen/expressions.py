@@ -128,7 +128,8 @@ def expression(e: Expr, env: Environment) -> Text:
 def linear_index(buffer: Buffer, at: tuple[Expr, ...], env: Environment) -> Text:
     """The element index of a position in a shared tile."""
     if buffer.layout.swizzle:
-        raise AssertionError("swizzled tiles are read by contraction rooms only")
+        line, column = (expression(e, env).text for e in at)
+        return Text(buffer.layout.index_text(line, column), ADD)
     terms: list[str] = []
     for e, stride in zip(at, buffer.layout.strides):
         if isinstance(e, Literal) and e.value == 0:

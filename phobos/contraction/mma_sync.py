@@ -196,9 +196,16 @@ class _Fragments:
         col0 = f"({warp_n}) * {8 * p.nt} + " if warp_n else ""
         pa, pb = p.a_layout.pitch, p.b_layout.pitch
         if a is not None and not self.a_in_registers:
-            at = f"({row0}lane % 16) * {pa} + lane / 16 * {chunk}"
+            at = f"({row0}lane % 16) * {pa}"
+            if p.a_layout.swizzle:
+                out.line(f"const int a_chunk = lane / 16 ^ {p.a_layout.line_text('lane % 16')};")
+            else:
+                at += f" + lane / 16 * {chunk}"
             out.line(f"const ph_shared<const {C_TYPES[p.a_dtype]}> a_tile = {a} + {at};")
         if b is None:
+            return
+        if p.b_layout.swizzle:
+            self._swizzled_b(out, b, warp_n)
             return
         if self._single_words:
             at = f"lane % 4 * {pb} + {col0}lane / 4"
@@ -207,6 +214,23 @@ class _Fragments:
         else:
             row = f"{col0}lane % 8" + (" + lane / 16 * 8" if self._paired else "")
             at = f"({row}) * {pb} + lane / 8 % 2 * {chunk}"
+        out.line(f"const ph_shared<const {C_TYPES[p.b_dtype]}> b_tile = {b} + {at};")
+
+    def _swizzled_b(self, out: TextWriter, b: str, warp_n: str) -> None:
+        """b_tile: this lane's row. b_chunk: the chunk of its first matrix as it is stored; others are an xor away."""
+        p = self.plan
+        layout = p.b_layout
+        if self.trans:
+            row, half, chunks = "lane % 16", "lane / 16" if self._paired else "0", p.nt * 8 // layout.chunk
+            at = f"lane % 16 * {layout.pitch}"
+            if warp_n and chunks % layout.swizzle == 0:
+                at += f" + ({warp_n}) * {8 * p.nt}"
+            elif warp_n:  # warps begin within a group of chunks
+                out.line(f"const int b_first = ({warp_n}) * {chunks};")
+        else:
+            row, half = ("lane % 8 + lane / 16 * 8" if self._paired else "lane % 8"), "lane / 8 % 2"
+            at = f"({f'({warp_n}) * {8 * p.nt} + ' if warp_n else ''}{row}) * {layout.pitch}"
+        out.line(f"const int b_chunk = {half} ^ {layout.line_text(row)};")
         out.line(f"const ph_shared<const {C_TYPES[p.b_dtype]}> b_tile = {b} + {at};")
 
     def declare(self, out: TextWriter) -> None:
@@ -234,7 +258,11 @@ class _Fragments:
         if self.a_in_registers:
             self._pack(out, buffer, step)
         else:
-            at = f"a_tile + i * {16 * p.a_layout.pitch} + {step} * {self.depth}"
+            if p.a_layout.swizzle:
+                along = f"(a_chunk ^ {step} * {self.depth // p.a_layout.chunk}) * {p.a_layout.chunk}"
+            else:
+                along = f"{step} * {self.depth}"
+            at = f"a_tile + i * {16 * p.a_layout.pitch} + {along}"
             out.line(f"ph_ldmatrix_x4({self.a_reg}{buffer}[i], {at});", memory=True)
         out.close()
 
@@ -252,6 +280,16 @@ class _Fragments:
         load = f"ph_ldmatrix_x{self.b_words}{'_trans' if self.trans else ''}"
         along_k = f"{step} * {self.depth * pitch}" if self.trans else f"{step} * {self.depth}"
         columns = 16 if self._paired else 8
+        if p.b_layout.swizzle:
+            chunk = p.b_layout.chunk
+            if self.trans:
+                warps_apart = p.wn > 1 and (p.nt * 8 // chunk) % p.b_layout.swizzle
+                number = f"{'(b_first + ' if warps_apart else ''}j * {columns // chunk}{')' if warps_apart else ''}"
+                at = f"{along_k} + (b_chunk ^ {number}) * {chunk}"
+            else:
+                at = f"(b_chunk ^ {step} * {self.depth // chunk}) * {chunk} + j * {columns * pitch}"
+            out.line(f"{load}({target}, b_tile + {at});", memory=True)
+            return
         across = f"j * {columns}" if self.trans else f"j * {columns * pitch}"
         out.line(f"{load}({target}, b_tile + {along_k} + {across});", memory=True)
 
@@ -326,7 +364,7 @@ def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
     stored = stored_dtype(query, _EXACT)
     assert stored is not None
     dtype, kind = stored
-    a_layout, b_layout = operand_layouts(query, dtype)
+    a_layout, b_layout = operand_layouts(query, dtype, matrix_loads=True)
     depth = _INSTRUCTIONS[dtype][1]
     out = []
     for wm, wn in warp_splits(query, 16, 8):

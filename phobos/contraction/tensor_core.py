@@ -41,8 +41,23 @@ def misfit(query: ContractionQuery, rows: int, columns: int, depth: int) -> str 
     return None
 
 
-def operand_layouts(query: ContractionQuery, stored: DType) -> tuple[SharedLayout, SharedLayout]:
-    """The shared layouts of a and b, padded for reads free of conflicts unless the options say otherwise."""
+def operand_layouts(
+    query: ContractionQuery, stored: DType, matrix_loads: bool = False
+) -> tuple[SharedLayout, SharedLayout]:
+    """The shared layouts of a and b, padded for reads free of conflicts unless the options say otherwise.
+
+    Swizzled ones, where asked for, need a room that reads them by `matrix_loads`.
+    """
+    a, b = _padded_layouts(query, stored)
+    if matrix_loads and query.options.swizzle == "on":
+        a = SharedLayout.swizzled((query.m, query.k), stored.bytes) or a
+        if query.transpose_b or stored.bytes != 4:  # 32-bit elements with n contiguous come in plain reads
+            shape = (query.n, query.k) if query.transpose_b else (query.k, query.n)
+            b = SharedLayout.swizzled(shape, stored.bytes) or b
+    return a, b
+
+
+def _padded_layouts(query: ContractionQuery, stored: DType) -> tuple[SharedLayout, SharedLayout]:
     item, pad = stored.bytes, query.options.pad != "off"
     a = SharedLayout((query.m, query.k), item, (0, 1), padded_pitch(query.k, item, pad))
     shape = (query.n, query.k) if query.transpose_b else (query.k, query.n)

@@ -30,7 +30,6 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     "state": {
         "shared": "tiles that a loop carries stay in registers (operands of products, though, are not held there)"
     },
-    "swizzle": {"on": _IDLE},
     "roles": {"on": _IDLE},
     "persistent": {"on": _IDLE},
     "order": {"grouped": _IDLE, "longest": _IDLE},

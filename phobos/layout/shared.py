@@ -15,8 +15,9 @@ import numpy as np
 @dataclass(frozen=True)
 class SharedLayout:
     """A tile in shared memory: axis `order[-1]` is contiguous, `pitch` is the distance in elements between two
-    neighbours along order[-2] (padding included). `swizzle` > 0 xors the 16-byte chunk number within a line with
-    (line number mod swizzle); it needs a pitch of whole chunks.
+    neighbours along order[-2] (padding included). `swizzle` > 0 xors the 16-byte chunk number within a line with the
+    number of the line's 128 bytes modulo swizzle: eight neighbours in a column of chunks then lie in different banks,
+    and aligned 32 bytes stay together. It needs a pitch of whole chunks.
     """
 
     shape: tuple[int, ...]
@@ -32,6 +33,14 @@ class SharedLayout:
             raise ValueError(f"pitch {self.pitch} is smaller than a line of {self.shape}")
         if self.swizzle and self.pitch * self.itemsize % (16 * self.swizzle):
             raise ValueError("a swizzled line must consist of whole groups of 16-byte chunks")
+
+    @staticmethod
+    def swizzled(shape: tuple[int, int], itemsize: int) -> "SharedLayout | None":
+        """Row-major without padding, chunks permuted; None for rows that 128 bytes do not hold or make up evenly."""
+        row = shape[1] * itemsize
+        if row % 128 and row not in (32, 64):
+            return None
+        return SharedLayout(shape, itemsize, (0, 1), shape[1], min(8, row // 16))
 
     @staticmethod
     def row_major(shape: tuple[int, ...], itemsize: int, pad: int = 0) -> "SharedLayout":
@@ -62,12 +71,41 @@ class SharedLayout:
 
     def offset(self, position: Sequence[int]) -> int:
         """Byte offset of an element."""
-        linear = sum(p * s for p, s in zip(position, self.strides))
-        address = linear * self.itemsize
+        return int(self.index([np.int64(p) for p in position])) * self.itemsize
+
+    def index(self, position: Sequence[np.ndarray | np.int64]) -> np.ndarray:
+        """Element index in storage of elements at these positions, one array for each axis."""
+        linear = np.asarray(sum(p * s for p, s in zip(position, self.strides)))
         if self.swizzle:
-            line = linear // self.pitch
-            address ^= (line % self.swizzle) * 16
-        return address
+            line = linear // self.pitch // self.lines_together % self.swizzle
+            linear = (linear * self.itemsize ^ line * 16) // self.itemsize
+        return linear
+
+    @property
+    def lines_together(self) -> int:
+        """Lines that 128 bytes hold: they are swizzled alike."""
+        return max(1, 128 // (self.pitch * self.itemsize))
+
+    @property
+    def chunk(self) -> int:
+        """Elements of 16 bytes."""
+        return 16 // self.itemsize
+
+    @property
+    def period(self) -> int:
+        """Lines after which the swizzle repeats."""
+        return max(1, self.lines_together * self.swizzle)
+
+    def line_text(self, line: str) -> str:
+        """What chunk numbers of this line are xored with, as C text."""
+        whole = line if line.isidentifier() else f"({line})"
+        shared = f"{whole} / {self.lines_together}" if self.lines_together > 1 else whole
+        return f"{shared} % {self.swizzle}"
+
+    def index_text(self, line: str, column: str) -> str:
+        """Element index of a position in a swizzled tile of two axes, as C text."""
+        place = f"({column}) / {self.chunk} ^ {self.line_text(line)}"
+        return f"({line}) * {self.pitch} + ({place}) * {self.chunk} + ({column}) % {self.chunk}"
 
     def vector_width(self, axis: int, at_most: int) -> int:
         """Largest power-of-two number of elements along `axis` that a naturally aligned access may take,

@@ -169,8 +169,7 @@ def scan_shared(m: Machine, x: s.ScanShared, log: Log) -> None:
     tile = m.buffer_tile(x.buffer)
     wide = tile.astype(np.float64 if dtype.is_float else tile.dtype)
     summed = np.cumsum(wide, axis=x.axis).astype(tile.dtype)
-    index = sum(g * st for g, st in zip(np.indices(layout.shape), layout.strides))
-    m.contents(x.buffer)[m.stage(x.buffer)][index] = summed
+    m.contents(x.buffer)[m.stage(x.buffer)][layout.index([*np.indices(layout.shape)])] = summed
 
 
 # --- products ----------------------------------------------------------------------------------

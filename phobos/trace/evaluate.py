@@ -111,9 +111,7 @@ class Evaluator:
 
     def _buffer(self, e: BufferRef, active: Array) -> Any:
         m, buffer = self.machine, e.buffer
-        index: Any = np.int64(0)
-        for at, stride in zip(e.at, buffer.layout.strides):
-            index = index + np.asarray(self._value(at, active)).astype(np.int64) * stride
+        index: Any = buffer.layout.index([np.asarray(self._value(at, active)).astype(np.int64) for at in e.at])
         taking = active
         if e.guard is not None:
             taking = taking & np.broadcast_to(self._value(e.guard, active), active.shape)

@@ -240,11 +240,7 @@ class Machine:
         """The tile in the buffer's current stage."""
         shape = buffer.layout.shape
         grids = np.indices(shape)
-        index = sum(g * st for g, st in zip(grids, buffer.layout.strides))
-        if buffer.layout.swizzle:
-            flat = [buffer.layout.offset(p) // buffer.layout.itemsize for p in np.ndindex(*shape)]
-            index = np.array(flat).reshape(shape)
-        return self.contents(buffer)[self.stage(buffer)][index]
+        return self.contents(buffer)[self.stage(buffer)][buffer.layout.index([*grids])]
 
     def sums(self, accumulator: Fragment | Opaque) -> Array:
         """The tile that the accumulators hold."""

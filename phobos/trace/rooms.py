@@ -102,38 +102,35 @@ def _mma_step(log: Log, p: MmaPlan, warps: int, k: int, a: Operand | None, b: Op
     warp, lane = _threads(warps)
     depth = p.query.k // p.steps
     if a is not None:
-        chunk = 16 // a.itemsize
-        first = (warp // p.wn * (16 * p.mt) + lane % 16) * p.a_layout.pitch + lane // 16 * chunk
+        rows, columns = warp // p.wn * (16 * p.mt) + lane % 16, lane // 16 * (16 // a.itemsize) + k * depth
         site = Site("shared", a.name, False, 16, MATRIX)
         for i in range(p.mt):
-            at = first + i * 16 * p.a_layout.pitch + k * depth
-            log.add(site, a.base + at * a.itemsize)
+            log.add(site, a.base + p.a_layout.index([rows + i * 16, columns]) * a.itemsize)
     if b is None:
         return
-    pitch, item = p.b_layout.pitch, b.itemsize
-    column = warp % p.wn * (8 * p.nt)
+    layout, item = p.b_layout, b.itemsize
+    first = warp % p.wn * (8 * p.nt)  # of the warp's columns
     transposed = not p.query.transpose_b
     words = transposed and item == 4
     paired = p.nt % 2 == 0 and not words
     if words:
-        first = lane % 4 * pitch + column + lane // 4
+        site = Site("shared", b.name, False, 4)
         for j in range(p.nt):
             for r in (0, 4):
-                at = first + k * depth * pitch + r * pitch + j * 8
-                log.add(Site("shared", b.name, False, 4), b.base + at * item)
+                at = layout.index([lane % 4 + k * depth + r, first + lane // 4 + j * 8])
+                log.add(site, b.base + at * item)
         return
-    if transposed:
-        first = lane % 16 * pitch + column + (lane // 16 * 8 if paired else 0)
-    else:
-        first = (column + lane % 8 + (lane // 16 * 8 if paired else 0)) * pitch + lane // 8 % 2 * (16 // item)
-    columns = 16 if paired else 8
     site = Site("shared", b.name, False, 16, MATRIX)
     # A load of two matrices takes the addresses of the first 16 lanes.
     active = lane < (32 if paired else 16)
+    half = lane // 16 * 8 if paired else 0
     for j in range(p.nt // 2 if paired else p.nt):
-        along = k * depth * (pitch if transposed else 1)
-        across = j * columns * (1 if transposed else pitch)
-        log.add(site, b.base + (first + along + across) * item, active)
+        across = first + j * (16 if paired else 8)
+        if transposed:
+            at = layout.index([lane % 16 + k * depth, across + half])
+        else:
+            at = layout.index([across + lane % 8 + half, lane // 8 % 2 * (16 // item) + k * depth])
+        log.add(site, b.base + at * item, active)
 
 
 # --- opaque fragments ------------------------------------------------------------------

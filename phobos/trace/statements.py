@@ -105,12 +105,7 @@ def store_global(m: Machine, x: s.StoreGlobal, log: Log) -> None:
 
 def _shared_index(buffer: Buffer, layout: RegisterLayout) -> Array:
     """Element index in the tile of every slot."""
-    strides = np.array(buffer.layout.strides)
-    index = (layout.positions * strides).sum(axis=-1)
-    if buffer.layout.swizzle:
-        line = index // buffer.layout.pitch % buffer.layout.swizzle
-        index = (index * buffer.layout.itemsize ^ line * 16) // buffer.layout.itemsize
-    return index
+    return buffer.layout.index([layout.positions[..., axis] for axis in range(layout.rank)])
 
 
 def global_to_shared(m: Machine, x: s.GlobalToShared, log: Log) -> None:
@@ -118,7 +113,7 @@ def global_to_shared(m: Machine, x: s.GlobalToShared, log: Log) -> None:
     t = _Transfer(m, x.view, layout, log)
     owners = owner_threads(layout) & t.inside
     last, item = layout.rank - 1, buffer.dtype.bytes
-    wide = t.vector > 1 and buffer.layout.vector_width(last, t.vector) == t.vector and not buffer.layout.swizzle
+    wide = t.vector > 1 and buffer.layout.vector_width(last, t.vector) == t.vector
     stage = m.stage(buffer)
     index = _shared_index(buffer, layout)
     offsets = m.base(buffer, stage) + index * item
@@ -261,9 +256,7 @@ def write_shared(m: Machine, x: s.WriteShared, log: Log) -> None:
             vector //= 2
     order = register_order(_nest(m, layout, vector, merge=False))
     evaluator = m.evaluator(log)
-    index: Any = np.int64(0)
-    for e, stride in zip(x.at, shared.strides):
-        index = index + evaluator.slots(e, layout, order).astype(np.int64) * stride
+    index: Any = shared.index([evaluator.slots(e, layout, order).astype(np.int64) for e in x.at])
     active = owner_threads(layout) & layout.valid
     if x.guard is not None:
         active = active & evaluator.slots(x.guard, layout, order).astype(bool)

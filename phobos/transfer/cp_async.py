@@ -18,7 +18,7 @@ def reject(vector: int, itemsize: int, shared: SharedLayout) -> str | None:
     """Why a copy in accesses of `vector` elements cannot be asynchronous, or None."""
     if vector * itemsize < 4:
         return f"accesses of {vector * itemsize} bytes, an asynchronous copy moves at least 4"
-    if shared.swizzle or shared.vector_width(len(shared.shape) - 1, vector) < vector:
+    if shared.vector_width(len(shared.shape) - 1, vector) < vector:
         return "the shared tile does not take accesses of that width"
     return None
 

@@ -76,14 +76,26 @@ def split_offset(view: GlobalText, nest: Nest) -> tuple[str, str]:
 
 
 def split_shared(nest: Nest, shared: SharedLayout) -> tuple[str, str]:
-    """The same for the element index in an unswizzled shared tile."""
+    """The same for the element index in a shared tile.
+
+    In a swizzled one the thread's first chunk is permuted, and steps of whole periods leave that as it is; with other
+    steps there is no common base.
+    """
+    if shared.swizzle:
+        whole = shared.swizzle * shared.chunk
+        periodic = all(n % shared.period == 0 for _, n in nest.steps(0)) and all(
+            n % whole == 0 for _, n in nest.steps(1)
+        )
+        if not periodic:
+            return "0", shared.index_text(nest.position(0) or "0", nest.position(1) or "0")
+        start = shared.index_text(nest.base(0) or "0", nest.base(1) or "0")
     base: list[str] = []
     steps: list[str] = []
     for axis, stride in enumerate(shared.strides):
         text = "" if stride == 1 else str(stride)
         base.append(_scaled(nest.base(axis) or "0", text))
         steps.extend(_step(v, n, text) for v, n in nest.steps(axis))
-    return _sum(*base), _sum(*steps)
+    return start if shared.swizzle else _sum(*base), _sum(*steps)
 
 
 def pointer(w: TextWriter, name: str, base: str, offset: str) -> None:
@@ -227,7 +239,7 @@ def global_to_shared(
     vector = vector_of(view, layout)
     nest = plan(layout, threads, vector=vector, merge=False)
     last = layout.rank - 1
-    wide = vector > 1 and shared.vector_width(last, vector) == vector and not shared.swizzle
+    wide = vector > 1 and shared.vector_width(last, vector) == vector
     owner = threads.owner(layout)
     base, step = split_offset(view, nest)
     shared_base, shared_step = split_shared(nest, shared)

@@ -99,11 +99,14 @@ class Run:
     result: EmulatorResult
 
 
-def run(kernel: KernelIR, arguments: Mapping[str, Any], *, arch: str = "sm_90a", sched: int = 0) -> Run:
+def run(
+    kernel: KernelIR, arguments: Mapping[str, Any], *, arch: str = "sm_90a", sched: int = 0, record: bool = False
+) -> Run:
     """Compiles for these arguments and runs on the emulator, writing into the arrays."""
     spec = specialization(kernel, arguments, Variant())
     program = build_program(kernel, get_target(arch), spec, SourceFile("case.ph", ""))
-    result = emulator.run(program, arguments, dims=dims_of(kernel, arguments), sched=sched, timeout=60.0)
+    dims = dims_of(kernel, arguments)
+    result = emulator.run(program, arguments, dims=dims, sched=sched, timeout=60.0, record=record)
     return Run(program, result)
 
 

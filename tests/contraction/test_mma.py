@@ -23,6 +23,7 @@ from phobos.compiler import build_program, default_spec, with_kinds
 from phobos.contraction import mma_sync
 from phobos.contraction.interface import ContractionQuery
 from phobos.diagnostics import CompileError
+from phobos.emulator.conflicts import conflicts
 from phobos.ir.options import ScheduleOptions
 from phobos.ir.types import DType
 from phobos.layout.shared import conflict_degree
@@ -82,7 +83,11 @@ def test_integer_gemm_is_exact(dtype: type) -> None:
 
 
 @pytest.mark.parametrize("sched", range(4))
-@pytest.mark.parametrize("options", (MMA, f"{MMA}, stages = 1, overlap = off", f"{MMA}, stages = 3, overlap = on"))
+@pytest.mark.parametrize("options", (
+        MMA, f"{MMA}, stages = 1, overlap = off", f"{MMA}, stages = 3, overlap = on", f"{MMA}, swizzle = on",
+        f"{MMA}, swizzle = on, stages = 1", f"{MMA}, swizzle = on, stages = 3",
+    ),
+)  # fmt: skip
 def test_gemm_under_all_schedules(options: str, sched: int) -> None:
     kernel = kernel_of(gemm_text("f16", options=options), (("BM", 32), ("BN", 32), ("BK", 32)), 128)
     arguments, a, b = gemm_arguments("f16", False, 64, 32, 160)
@@ -92,6 +97,29 @@ def test_gemm_under_all_schedules(options: str, sched: int) -> None:
 
 
 SHAPES = ((16, 8, 16, 32), (48, 24, 48, 96), (16, 128, 16, 128), (128, 8, 32, 256), (32, 40, 16, 64))
+
+
+SWIZZLED = (
+    (32, 32, 16, 64), (64, 64, 32, 128), (32, 64, 64, 32), (64, 96, 32, 64), (16, 128, 128, 128), (128, 16, 32, 128),
+    (32, 48, 48, 32),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("transposed", (False, True), ids=("dot", "dot_t"))
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("tiles", SWIZZLED)
+def test_swizzled_operands(tiles: tuple[int, int, int, int], kind: str, transposed: bool) -> None:
+    """By copies of either kind, through registers where they are converted, whole and ragged."""
+    bm, bn, bk, threads = tiles
+    text = gemm_text(kind, transposed=transposed, options=f"{MMA}, swizzle = on")
+    text = text.replace("@options", "@dynshared\n@options")
+    kernel = kernel_of(text, (("BM", bm), ("BN", bn), ("BK", bk)), threads)
+    arguments, a, b = gemm_arguments(kind, transposed, bm + 8, bn + 24, 2 * bk + 16)
+    done = run(kernel, arguments, record=True)
+    assert not done.result.reports and not any(done.result.unwritten.values())
+    assert_product(arguments["C"], a, b)
+    loads = [c for c in conflicts(done.result.accesses) if c.kind == "ldmatrix"]
+    assert loads and all(c.degree == 1.0 for c in loads)
 
 
 @pytest.mark.parametrize("tiles", SHAPES)

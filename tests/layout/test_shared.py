@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from phobos.layout.shared import SharedLayout
+from phobos.layout.shared import SharedLayout, wavefronts
 
 few = settings(max_examples=40, deadline=None)
 
@@ -59,6 +59,39 @@ def test_swizzle_permutes_the_chunks_of_a_line(layout: SharedLayout) -> None:
         assert a // line == b // line, "an element stays in its line"
         assert a % 16 == b % 16, "and in its place of a chunk"
         assert (a ^ b) < max(16 * layout.swizzle, 1)
+
+
+@pytest.mark.parametrize("itemsize", [1, 2, 4])
+@pytest.mark.parametrize("row", [32, 64, 128, 256, 384, 512])
+def test_swizzled_rows_are_read_and_written_without_conflicts(row: int, itemsize: int) -> None:
+    """Eight rows of a matrix load, in any column of chunks, are one wavefront; so is each quarter of a copy along rows.
+    An aligned half of 32 bytes stays one: it is what a copy past the L1 cache writes at a time."""
+    columns = row // itemsize
+    layout = SharedLayout.swizzled((64, columns), itemsize)
+    assert layout is not None and layout.bytes == 64 * row
+    chunk = 16 // itemsize
+    for first in range(0, 64, 8):
+        for column in range(0, columns, chunk):
+            assert wavefronts([layout.offset((first + r, column)) for r in range(8)], 16) == 1
+    chunks = [(n * chunk // columns, n * chunk % columns) for n in range(64 * columns // chunk)]
+    for first in range(0, len(chunks), 8):
+        assert wavefronts([layout.offset(p) for p in chunks[first : first + 8]], 16) == 1
+    for a, b in zip(chunks[::2], chunks[1::2]):
+        assert layout.offset(a) // 32 == layout.offset(b) // 32
+    assert {layout.offset((r, c)) for r in range(64) for c in range(columns)} == set(range(0, 64 * row, itemsize))
+
+
+@pytest.mark.parametrize("row", [16, 48, 96, 160, 320])
+def test_rows_that_cannot_be_swizzled(row: int) -> None:
+    assert SharedLayout.swizzled((64, row // 2), 2) is None
+
+
+@few
+@given(shared_layouts())
+def test_indexes_of_many_positions(layout: SharedLayout) -> None:
+    found = layout.index([*np.indices(layout.shape)]) * layout.itemsize
+    for position in product(*map(range, layout.shape)):
+        assert found[position] == layout.offset(position)
 
 
 @few
