@@ -4,68 +4,25 @@ tensors) and a clock of fixed steps; kernels run on the reference."""
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
+from array_device import ArrayDevice, small
 
 from kbench import gpu
 from kbench.bench import Bench, Peer, Prepared, Tensor
-from kbench.benches import NAMES, get_bench, get_benches
-from kbench.device import BF16_NAN, bf16_to_float64, random_array
-from kbench.protocol import Call, Plan
-from kbench.roofline import DeviceInfo, Peaks
+from kbench.benches import NAMES, get_benches
+from kbench.device import random_array
+from kbench.protocol import Plan
+from kbench.roofline import Peaks
 from phobos.kernel import Kernel
 from phobos.tuning.result import Outcome, SearchResult
 
 PLAN = Plan(warmup_calls=1, warmup_seconds=0.0, rounds=3, calls=2, graph_below_us=0.0)
-INFO = DeviceInfo(
-    name="test device", capability=(9, 0), sm_count=1, clock_hz=1e9, l2_bytes=1 << 20, driver="580", cuda="13.0"
-)
 PEAKS = Peaks(flops={"fp32": 20e12, "fp16tcf32acc": 300e12}, copy_bytes=4e12)
 BENCHES = [bench for name in NAMES for bench in get_benches(name)]
 each_bench = pytest.mark.parametrize("bench", BENCHES, ids=lambda b: f"{b.name}-{b.cases[0].label}")
-
-
-class ArrayDevice:
-    """NumPy arrays, bf16 as bits; every call takes 100 us."""
-
-    info = INFO
-    backend = "reference"
-    torch: Any = None
-    xp: Any = np
-
-    def random(self, spec: Tensor, seed: int) -> Any:
-        return random_array(spec, seed)
-
-    def clone(self, buffer: Any) -> Any:
-        return buffer.copy()
-
-    def poison(self, buffer: Any) -> None:
-        buffer.fill(BF16_NAN if buffer.dtype == np.uint16 else np.nan)
-
-    def float64(self, buffer: Any) -> Any:
-        return bf16_to_float64(buffer) if buffer.dtype == np.uint16 else buffer.astype(np.float64)
-
-    def copy_call(self, bytes_moved: int) -> Call:
-        return lambda: None
-
-    def finish(self) -> None:
-        return None
-
-    def elapsed(self, calls: Sequence[Call]) -> float:
-        for call in calls:
-            call()
-        return 100e-6 * len(calls)
-
-    def capture(self, calls: Sequence[Call]) -> Call | None:
-        return None
-
-
-def small(name: str) -> tuple[Bench, Any]:
-    bench = get_bench(name)
-    return bench, bench.host_cases({})[0]
 
 
 @each_bench
