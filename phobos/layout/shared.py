@@ -12,6 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 
+_LINE, _CHUNK = 128, 16  # bytes: all banks once, and what a lane of a matrix load reads
+
+
 @dataclass(frozen=True)
 class SharedLayout:
     """A tile in shared memory: axis `order[-1]` is contiguous, `pitch` is the distance in elements between two
@@ -38,7 +41,7 @@ class SharedLayout:
     def swizzled(shape: tuple[int, int], itemsize: int) -> "SharedLayout | None":
         """Row-major without padding, chunks permuted; None for rows that 128 bytes do not hold or make up evenly."""
         row = shape[1] * itemsize
-        if row % 128 and row not in (32, 64):
+        if row % _LINE and (_LINE % row or row < 2 * _CHUNK):
             return None
         return SharedLayout(shape, itemsize, (0, 1), shape[1], min(8, row // 16))
 
