@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-
 _LINE, _CHUNK = 128, 16  # bytes: all banks once, and what a lane of a matrix load reads
 
 
