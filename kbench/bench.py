@@ -8,7 +8,7 @@ spell alike (`xp.exp`, `xp.amax(x, axis=1, keepdims=True)`, `@`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,6 +110,10 @@ class Bench:
     peers: tuple[Peer, ...] = ()
     dtypes: Mapping[str, str] = field(default_factory=dict)
     in_table: bool = True
+
+    def tolerance_of(self, kinds: Sequence[str]) -> float:
+        """Of a variant whose products round their operands in these ways, none where it has no product."""
+        return max(self.tolerance[kind] for kind in kinds or ("ieee",))
 
     def stands_for_all(self, case: Case) -> bool:
         """Is this the case that the table of all benches shows?"""

@@ -64,6 +64,7 @@ def command(
     oracle, and nothing is timed.
     """
     from kbench import benches
+    from kbench.text import known_name, parse_options, parse_pins
 
     if list_only:
         for name in benches.NAMES:
@@ -72,9 +73,7 @@ def command(
             peers = ", ".join(dict.fromkeys(p.name for b in found for p in b.peers)) or "none"
             click.echo(f"{name:19} {found[0].title}: {cases}; rated by {found[0].bound}; peers: {peers}")
         return
-    chosen = tuple(dict.fromkeys(_known(n, benches.NAMES) for n in names)) or benches.NAMES
-    from kbench.text import parse_options
-
+    chosen = tuple(dict.fromkeys(known_name("bench", n, benches.NAMES) for n in names)) or benches.NAMES
     config = parse_pins(pins)
     options = parse_options(schedule)
     overrides = {"fp32": peak_fp32, "fp16tc": peak_fp16tc, "fp16tcf32acc": peak_fp16tcf32acc}
@@ -100,17 +99,6 @@ def command(
         raise click.exceptions.Exit(1)
 
 
-def _known(name: str, known: Sequence[str]) -> str:
-    if name not in known:
-        from phobos.diagnostics import nearest
-
-        guess = nearest(name, known)
-        raise click.UsageError(
-            f"no bench {name!r}; known: {', '.join(known)}" + (f". Did you mean {guess!r}?" if guess else "")
-        )
-    return name
-
-
 def _selected(
     names: Sequence[str], wanted: Sequence[str], cases: Callable[[Bench], Sequence[Case]]
 ) -> list[tuple[Bench, Case]]:
@@ -132,33 +120,18 @@ def _selected(
     return [(bench, case) for bench, case in found if chosen(case.label)]
 
 
-def parse_pins(texts: Sequence[str]) -> dict[str, object]:
-    """`"BR=64 BC=32"` as a configuration; words are kept (`matmul=fma`)."""
-    out: dict[str, object] = {}
-    for item in " ".join(texts).replace(",", " ").split():
-        name, equals, value = item.partition("=")
-        if not equals or not name.isidentifier() or not value:
-            raise click.UsageError(f"--autotune: {item!r} is not NAME=VALUE")
-        try:
-            pinned: object = int(value, 0)
-        except ValueError:
-            pinned = value
-        if out.setdefault(name, pinned) != pinned:
-            raise click.UsageError(f"--autotune gives {name} twice: {out[name]} and {pinned}")
-    return out
-
-
-def pins_of(bench: Bench, config: dict[str, object], work: Sequence[tuple[Bench, Case]]) -> dict[str, object]:
-    """Of the pinned names those that the bench has; where no bench has a name, all keep it, and say so."""
+def _pins(config: dict[str, object], work: Sequence[tuple[Bench, Case]]) -> dict[str, dict[str, object]]:
+    """By example: of the pinned names those that its space has; where none has a name, all keep it, and say so."""
     from kbench.text import load_kernel
 
-    def has(name: str, other: Bench) -> bool:
-        return any(name == n for n, _ in load_kernel(other).info.space)
-
+    examples = {bench.example: bench for bench, _ in work}
     if not config:
-        return {}
-    benches = list({b.example: b for b, _ in work}.values())
-    return {n: v for n, v in config.items() if has(n, bench) or not any(has(n, b) for b in benches)}
+        return dict.fromkeys(examples, config)
+    spaces = {example: {n for n, _ in load_kernel(bench).info.space} for example, bench in examples.items()}
+    known = set().union(*spaces.values())
+    return {
+        example: {n: v for n, v in config.items() if n in space or n not in known} for example, space in spaces.items()
+    }
 
 
 def _on_gpu(backend: str) -> bool:
@@ -208,10 +181,11 @@ def _gpu(
     rows: list[Row] = []
     csv_rows: list[CsvRow] = []
     good = True
+    pins = _pins(config, work)
     for bench, case in work:
         try:
             outcome = gpu.run_case(
-                bench, case, device, peaks, config=pins_of(bench, config, work), plan=plan, search=search, fresh=fresh,
+                bench, case, device, peaks, config=pins[bench.example], plan=plan, search=search, fresh=fresh,
                 options=options, say=say,
             )  # fmt: skip
         except PhobosError as e:
@@ -299,8 +273,9 @@ def _host(
     if "emulator" in backends and len(backends) > 1 and shutil.which(settings.host_compiler()) is None:
         say(f"no C++ compiler {settings.host_compiler()!r}: the emulator is left out (see `phobos doctor`)")
         backends = tuple(b for b in backends if b != "emulator")
+    pins = _pins(config, work)
     checks: list[HostCheck] = [
-        check_case(bench, case, b, pins_of(bench, config, work), options) for bench, case in work for b in backends
+        check_case(bench, case, b, pins[bench.example], options) for bench, case in work for b in backends
     ]
     lines = [
         (

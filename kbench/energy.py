@@ -25,7 +25,7 @@ from kbench import gpu
 from kbench.bench import Bench, Case
 from kbench.device import Device, open_device
 from kbench.protocol import Call, Plan, measure
-from kbench.text import implementation, load_kernel, parse_options
+from kbench.text import implementation, known_name, load_kernel, parse_options
 from kbench.variant import variant_of
 from phobos.diagnostics import PhobosError
 
@@ -128,7 +128,7 @@ def look(
         written = gpu._written(bench, case, tensors)
         norms = gpu._verify(gpu.Prepared(call=ours, outputs=written), expected, device)
         name = implementation(options)
-        tolerance = max(bench.tolerance[kind] for kind in variant.kinds or ("ieee",))
+        tolerance = bench.tolerance_of(variant.kinds)
         if not norms.within(tolerance):
             say(f"{name}: WRONG, {norms}")
             good = False
@@ -153,12 +153,11 @@ def look(
 def command(name: str, wanted: str, texts: tuple[str, ...], seconds: float) -> None:
     from kbench import benches
 
-    if name not in benches.NAMES:
-        raise click.UsageError(f"no bench {name!r}; known: {', '.join(benches.NAMES)}")
+    known_name("bench", name, benches.NAMES)
     found = [(b, c) for b in benches.get_benches(name) for c in b.cases if wanted.lower() in c.label.lower()]
     if not found:
         raise click.UsageError(f"no case of {name} contains {wanted!r}")
-    variants = [parse_options(text.split()) for text in ("", *texts)]
+    variants = [parse_options([text]) for text in ("", *texts)]
     try:
         device = open_device()
         if device.torch is None:

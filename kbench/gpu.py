@@ -88,7 +88,7 @@ def run_case(
     expected = _oracle(bench, device, sets[0], scalars)
     tensors = _own_outputs(bench, case, device, sets[0])
     norms = _verify(Prepared(call=ours(tensors), outputs=_written(bench, case, tensors)), expected, device)
-    tolerance = max(bench.tolerance[kind] for kind in variant.kinds or ("ieee",))
+    tolerance = bench.tolerance_of(variant.kinds)
     if not norms.within(tolerance):
         note = f"{bench.name} {case.label}: WRONG, {norms}; tolerance {tolerance:.0e} on rel L2. Not timed."
         return Outcome(rows=(), csv=(), notes=(note,), good=False, search=found)

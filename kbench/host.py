@@ -45,7 +45,7 @@ def check_case(
     problem = norms = None
     try:
         kinds = kinds_of(kernel.compile(config=config, dtypes=bench.dtypes, consts=case.consts, arch=DEFAULT_ARCH))
-        tolerance = max(bench.tolerance[kind] for kind in kinds or ("ieee",))
+        tolerance = bench.tolerance_of(kinds)
         kernel(**tensors, **bench.scalars(case), **case.consts, config=dict(config) or None, backend=backend)
         norms = max(
             (error_norms(to_float64(tensors[n], bench.tensors(case)[n].dtype), expected[n]) for n in expected),

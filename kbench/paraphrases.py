@@ -20,12 +20,12 @@ import click
 import phobos
 from kbench import benches
 from kbench.bench import Arrays, Bench, Case, Scalars, Tensor
-from kbench.cli import parse_pins
 from kbench.device import Device, open_device
 from kbench.gpu import result_row
 from kbench.protocol import FULL, QUICK, Plan, Timing, measure
 from kbench.results import Row, merged_json, read_old, table, write_new
 from kbench.roofline import device_peaks
+from kbench.text import parse_pins
 from kbench.variant import Variant, variant_of
 from phobos import resources
 from phobos.diagnostics import PhobosError
@@ -258,7 +258,7 @@ def run_case(
     for paraphrase in (original, *(p for p in PARAPHRASES if p.original == bench.name)):
         made = _prepare(paraphrase, bench, case, device, chosen)
         norms = _verify(made, case, device)
-        tolerance = max(bench.tolerance[kind] for kind in made.variant.kinds or ("ieee",))
+        tolerance = bench.tolerance_of(made.variant.kinds)
         label = f"{bench.name} {case.label} {paraphrase.name}"
         say(f"{label}: {made.variant.describe()}; {norms}")
         if norms.within(tolerance):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 import click
 
@@ -17,23 +18,52 @@ from phobos.kernel import Kernel
 _KERNEL = re.compile(r"^(@|kernel\b)", re.MULTILINE)
 
 
-def parse_options(items: Sequence[str]) -> dict[str, str]:
+_Value = TypeVar("_Value")
+
+
+def known_name(what: str, name: str, known: Collection[str]) -> str:
+    """The name. Raises UsageError, with what is known and what may have been meant, for one that is unknown."""
+    if name not in known:
+        guess = nearest(name, known)
+        hint = f". Did you mean {guess!r}?" if guess else ""
+        raise click.UsageError(f"no {what} {name!r}; known: {', '.join(known)}{hint}")
+    return name
+
+
+def assignments(texts: Sequence[str], option: str, value_of: Callable[[str], _Value]) -> dict[str, _Value]:
+    """`"BR=64 BC=32"` of an option by name. Raises UsageError for another form, and for a name with two values."""
+    out: dict[str, _Value] = {}
+    for item in " ".join(texts).replace(",", " ").split():
+        name, equals, text = item.partition("=")
+        if not equals or not name.isidentifier() or not text:
+            raise click.UsageError(f"{option}: {item!r} is not NAME=VALUE")
+        value = value_of(text)
+        if out.setdefault(name, value) != value:
+            raise click.UsageError(f"{option} gives {name} twice: {out[name]} and {value}")
+    return out
+
+
+def parse_pins(texts: Sequence[str]) -> dict[str, object]:
+    """`"BR=64 BC=32"` as a configuration; words are kept (`matmul=fma`)."""
+
+    def value_of(text: str) -> object:
+        try:
+            return int(text, 0)
+        except ValueError:
+            return text
+
+    return assignments(texts, "--autotune", value_of)
+
+
+def parse_options(texts: Sequence[str]) -> dict[str, str]:
     """`matmul=wmma` and so on as options of the schedule. Raises UsageError for what is none."""
-    out: dict[str, str] = {}
-    for item in items:
-        name, equals, value = item.partition("=")
-        if not equals or not value:
-            raise click.UsageError(f"--option: {item!r} is not NAME=VALUE")
-        known = (*OPTION_WORDS, *(n for n in INTEGER_OPTIONS if n not in OPTION_WORDS))
-        if name not in known:
-            guess = nearest(name, known)
-            hint = f". Did you mean {guess!r}?" if guess else ""
-            raise click.UsageError(f"--option: no option {name!r}; known: {', '.join(known)}{hint}")
+    out = assignments(texts, "--option", str)
+    known = (*OPTION_WORDS, *(n for n in INTEGER_OPTIONS if n not in OPTION_WORDS))
+    for name, value in out.items():
+        known_name("option", name, known)
         words = OPTION_WORDS.get(name, ())
         if value not in words and not (name in INTEGER_OPTIONS and value.isdecimal()):
             raise click.UsageError(f"--option: {name} is {', '.join(words)}, not {value!r}")
-        if out.setdefault(name, value) != value:
-            raise click.UsageError(f"--option gives {name} twice: {out[name]} and {value}")
     return out
 
 

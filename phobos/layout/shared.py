@@ -33,7 +33,7 @@ class SharedLayout:
             raise ValueError(f"order {self.order} does not name the axes of {self.shape}")
         if self.pitch < self.shape[self.order[-1]]:
             raise ValueError(f"pitch {self.pitch} is smaller than a line of {self.shape}")
-        if self.swizzle and self.pitch * self.itemsize % (16 * self.swizzle):
+        if self.swizzle and self.pitch * self.itemsize % (_CHUNK * self.swizzle):
             raise ValueError("a swizzled line must consist of whole groups of 16-byte chunks")
 
     @staticmethod
@@ -42,7 +42,7 @@ class SharedLayout:
         row = shape[1] * itemsize
         if row % _LINE and (_LINE % row or row < 2 * _CHUNK):
             return None
-        return SharedLayout(shape, itemsize, (0, 1), shape[1], min(8, row // 16))
+        return SharedLayout(shape, itemsize, (0, 1), shape[1], min(_LINE, row) // _CHUNK)
 
     @staticmethod
     def row_major(shape: tuple[int, ...], itemsize: int, pad: int = 0) -> "SharedLayout":
@@ -80,18 +80,18 @@ class SharedLayout:
         linear = np.asarray(sum(p * s for p, s in zip(position, self.strides)))
         if self.swizzle:
             line = linear // self.pitch // self.lines_together % self.swizzle
-            linear = (linear * self.itemsize ^ line * 16) // self.itemsize
+            linear = (linear * self.itemsize ^ line * _CHUNK) // self.itemsize
         return linear
 
     @property
     def lines_together(self) -> int:
         """Lines that 128 bytes hold: they are swizzled alike."""
-        return max(1, 128 // (self.pitch * self.itemsize))
+        return max(1, _LINE // (self.pitch * self.itemsize))
 
     @property
     def chunk(self) -> int:
         """Elements of 16 bytes."""
-        return 16 // self.itemsize
+        return _CHUNK // self.itemsize
 
     @property
     def period(self) -> int:

@@ -50,9 +50,8 @@ _TRIP = 64.0  # issue slots of an iteration beside its products: waits, barriers
 _TRIP_OF_RING = 12.0  # the same where copies are asynchronous and the first operands are loaded before the barrier
 _COPIES = 7  # 16-byte copies (padding counted) that a thread may start at once before its products are held up
 _BURST = 22.0  # issue slots for each more: 128x256x64 with 12 took 331 us where 128x256x32 with 6 took 311
-_FILL = (
-    2.0 / _BYTES_PER_CYCLE
-)  # cycles for a byte of the first stage: nothing is computed before, and all SMs ask at once
+# Cycles for a byte of the first stage: nothing is computed before, and all SMs ask at once.
+_FILL = 2.0 / _BYTES_PER_CYCLE
 _WARPS_TO_FILL = 4.0  # warps per SM that keep the issue slots busy, with register tiles as in FMA products
 _WARPS_TO_STREAM = 16.0  # warps per SM that keep the memory system busy
 _SLOTS = {"exp": 6, "exp2": 4, "log": 8, "div": 9, "sqrt": 8, "rsqrt": 4, "tanh": 16, "erf": 24, "gelu": 30, "pow": 30,
@@ -236,11 +235,11 @@ class _Counter:
                 if plans:
                     ringed = all(p.room != "fma" and all(p.a_dtype is x.result.dtype for x in loads) for p in plans)
                     self.slots += times * trips * (_TRIP_OF_RING if ringed else _TRIP)
+                    stage = sum(self._operand_bytes(load.result) for load in loads)
                     if ringed and len(plans) == 1:
-                        copies = sum(self._operand_bytes(load.result) for load in loads) / 16 / self.threads
-                        self.slots += times * trips * _BURST * max(0.0, copies - _COPIES)
-                if plans and all(map(self._ahead, loads)):
-                    self.fill += times * sum(self._operand_bytes(load.result) for load in loads) * _FILL
+                        self.slots += times * trips * _BURST * max(0.0, stage / 16 / self.threads - _COPIES)
+                    if all(map(self._ahead, loads)):
+                        self.fill += times * stage * _FILL
         elif isinstance(op, While):
             self.block(op.condition, times * 8)
             self.block(op.body, times * 8)

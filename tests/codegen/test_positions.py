@@ -101,7 +101,7 @@ kernel k(X: tensor<f32>[M, N], Y: tensor<f32>[M, N], at: {dtype}) {{
 
 COUNTS = [
     ("u8", 250, 255, 3), ("u8", 0, 255, 16), ("i8", 100, 127, 20), ("i8", -100, -128, -20), ("i8", -128, 127, 85),
-    ("u32", 2**32 - 6, 2**32 - 1, 2), ("u32", 9, 0, -4), ("i32", 2**31 - 40, 2**31 - 1, 16),
+    ("u32", 2**32 - 6, 2**32 - 1, 2), ("i32", 2**31 - 40, 2**31 - 1, 16),
     ("i32", -(2**31) + 40, -(2**31), -16), ("i64", 2**40, 2**40 + 9, 4),
 ]  # fmt: skip
 
@@ -116,9 +116,6 @@ def test_loops_that_end_near_the_end_of_their_type(
     scalar = dtype if dtype in ("u32", "i64") else "i32"
     ends = (lo, hi, step) if known else ("lo", "hi", "step")
     values = ", ".join(f"{dtype}({x})" for x in ends)
-    steps = step if known or step > 0 else None
-    if steps is None and dtype.startswith("u"):
-        pytest.skip("an unsigned step cannot be negative")
     text = f"""
 kernel k(Y: tensor<i64>[N], lo: {scalar}, hi: {scalar}, step: {scalar}) {{
   var count: i64 = 0
@@ -133,7 +130,5 @@ kernel k(Y: tensor<i64>[N], lo: {scalar}, hi: {scalar}, step: {scalar}) {{
 }}
 """
     y = np.zeros(2, np.int64)
-    if step < 0 and scalar == "u32":
-        pytest.skip("an unsigned step cannot be negative")
     phobos.jit(text)(y, lo=lo, hi=hi, step=step, backend=backend)
     assert y.tolist() == [len(range(lo, hi, step)), sum(range(lo, hi, step))]
