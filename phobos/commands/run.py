@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from phobos.diagnostics import Diagnostic, LaunchError, nearest
+from phobos.diagnostics import Diagnostic, LaunchError
 from phobos.files import read_source
 from phobos.ir.tile import KernelIR, TensorParam
 from phobos.ir.types import DType
@@ -25,7 +25,7 @@ from phobos.runtime.facts import kernel_facts
 from phobos.runtime.module import Device
 from phobos.runtime.pipeline import Frontend, KernelInfo
 from phobos.runtime.pipeline import Request as Configuration
-from phobos.runtime.request import check_scalar_names, config_items, parse_dtypes
+from phobos.runtime.request import check_scalar_names, config_items, parse_dtypes, unknown_name
 from phobos.target import DEFAULT_ARCH, Target, get_target
 from phobos.tuning.verify import tolerances
 
@@ -283,14 +283,7 @@ def _extents(ir: KernelIR, info: KernelInfo, dims: Mapping[str, int]) -> dict[st
             raise LaunchError(
                 Diagnostic(code="PH1010", message=f"dim {name!r} is fixed at {pinned[name]} here, not {value}")
             )
-        guess = nearest(name, needed)
-        raise LaunchError(
-            Diagnostic(
-                code="PH1010",
-                message=f"kernel {info.name!r} has no dim {name!r}; it has {', '.join(needed) or 'none'}",
-                help=f"did you mean {guess!r}?" if guess else None,
-            )
-        )
+        raise LaunchError(unknown_name("PH1010", info.name, "dim", name, needed))
     missing = [d for d in needed if d not in dims]
     if missing:
         raise LaunchError(

@@ -54,18 +54,21 @@ def _plain(value: Any) -> int | float | bool | str | None:
     return None
 
 
+def unknown_name(code: str, kernel: str, what: str, name: object, known: Collection[str]) -> Diagnostic:
+    """That the kernel has no such scalar, dim, ...; with what it has and what may have been meant."""
+    guess = nearest(name, known)
+    return Diagnostic(
+        code=code,
+        message=f"kernel {kernel!r} has no {what} {name!r}; it has {', '.join(known) or 'none'}",
+        help=f"did you mean {guess!r}?" if guess else None,
+    )
+
+
 def check_scalar_names(kernel: str, known: Collection[str], given: Collection[str]) -> None:
     """Raises LaunchError PH1012 for a name that is no scalar of the kernel."""
     for name in given:
         if name not in known:
-            guess = nearest(name, known)
-            raise LaunchError(
-                Diagnostic(
-                    code="PH1012",
-                    message=f"kernel {kernel!r} has no scalar {name!r}; it has {', '.join(known) or 'none'}",
-                    help=f"did you mean {guess!r}?" if guess else None,
-                )
-            )
+            raise LaunchError(unknown_name("PH1012", kernel, "scalar", name, known))
 
 
 def check_names(info: KernelInfo, config: Mapping[str, Any]) -> None:
@@ -95,14 +98,7 @@ def extents(info: KernelInfo, dims: Any) -> dict[str, int]:
     out: dict[str, int] = {}
     for name, value in dims.items():
         if name not in info.dims:
-            guess = nearest(str(name), info.dims)
-            raise CompileError(
-                Diagnostic(
-                    code="PH0315",
-                    message=f"kernel {info.name!r} has no dim {name!r}; it has {', '.join(info.dims) or 'none'}",
-                    help=f"did you mean {guess!r}?" if guess else None,
-                )
-            )
+            raise CompileError(unknown_name("PH0315", info.name, "dim", name, info.dims))
         size = extent(value)
         if size is None:
             raise CompileError(Diagnostic(code="PH0607", message=f"dim {name!r} = {value!r} is not an extent"))
