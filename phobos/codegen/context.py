@@ -52,13 +52,21 @@ class Printer:
 
     def pointer(self, buffer: Buffer, const: bool = False) -> str:
         """ph_shared pointer to the tile; of a ring, to its current stage."""
-        return self.stage_pointer(buffer, buffer.stage.name if buffer.stage is not None else "0", const)
+        return self.stage_pointer(buffer, self.stage(buffer), const)
+
+    def stage(self, buffer: Buffer) -> str:
+        """Bytes from the first stage of a ring to the current one."""
+        return buffer.stage.name if buffer.stage is not None else "0"
 
     def stage_pointer(self, buffer: Buffer, stage: str, const: bool = False) -> str:
         ctype = self.ctype(buffer.dtype)
-        base = f"ph_smem<{'const ' if const else ''}{ctype}>({self.schedule.offsets[buffer]})"
-        elements = buffer.stage_bytes // buffer.dtype.bytes
-        return base if stage == "0" else f"{base} + {stage} * {elements}"
+        first = self.schedule.offsets[buffer]
+        number = stage.removesuffix("u")
+        if number.isdigit():
+            place = str(first + int(number))
+        else:
+            place = f"{first} + {stage}" if first else stage
+        return f"ph_smem<{'const ' if const else ''}{ctype}>({place})"
 
     def stored(self, buffer: Buffer, source: DType) -> Callable[[str], str]:
         """What becomes of an element of type `source` (given as text) when it is written to the buffer."""

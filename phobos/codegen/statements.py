@@ -8,6 +8,7 @@ from phobos.codegen import reductions
 from phobos.codegen.context import Printer
 from phobos.codegen.divisions import row_division
 from phobos.codegen.streams import print_streamed
+from phobos.contraction.interface import Staged
 from phobos.ir.c_names import c_identifier
 from phobos.ir.scheduled import (
     AssertStmt,
@@ -146,10 +147,11 @@ def print_statement(p: Printer, s: Stmt) -> None:
         s.plan.load_operand(w, s.name, p.pointer(s.a, const=True))
     elif isinstance(s, StepDeclare):
         w.at(s.span, s.note or f"{s.plan.room}: {s.plan.description}, loads one step ahead")
-        s.plan.declare(w, s.name)
+        s.plan.declare(w, s.name, p.stage_pointer(s.a, "0", const=True), p.stage_pointer(s.b, "0", const=True))
     elif isinstance(s, StepLoad):
         w.at(s.span, s.note)
-        s.plan.load(w, s.name, s.slot, s.step, p.pointer(s.a, const=True), p.pointer(s.b, const=True))
+        a, b = (Staged(p.pointer(x, const=True), p.stage(x)) for x in (s.a, s.b))
+        s.plan.load(w, s.name, s.slot, s.step, a, b)
     elif isinstance(s, StepMultiply):
         w.at(s.span, s.note)
         s.plan.multiply(w, s.name, s.slot, s.accumulator.name)
@@ -339,7 +341,7 @@ def _write_shared(p: Printer, s: WriteShared) -> None:
         tests.append(f"PH_GUARD({p.element(s.guard, nest)})")
     guard = " && ".join(tests)
     owner = p.threads.owner(layout)
-    target = p.pointer(s.buffer) if s.stage is None else p.stage_pointer(s.buffer, f"({p.scalar(s.stage)})")
+    target = p.pointer(s.buffer) if s.stage is None else p.stage_pointer(s.buffer, p.scalar(s.stage))
     w.open(f"if ({owner})" if owner else "")
     w.line(f"const ph_shared<{p.ctype(s.buffer.dtype)}> tile = {target};")
     index = p.linear(s.buffer, s.at, nest)

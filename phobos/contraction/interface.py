@@ -38,6 +38,15 @@ class ContractionQuery:
     target: Target
 
 
+@dataclass(frozen=True)
+class Staged:
+    """An operand in the current stage of its ring: the expression of its shared pointer, and of its distance from the
+    first stage in bytes."""
+
+    pointer: str
+    offset: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class ContractionPlan:
     """A room's answer: which rounding, where the result lives, and in which shared layouts it reads the operands.
@@ -94,11 +103,12 @@ class ContractionPlan:
         """Steps along k; 0 if the room does not split its products."""
         return 0
 
-    def declare(self, out: TextWriter, name: str) -> None:
-        """Declares registers `name...` for two steps."""
+    def declare(self, out: TextWriter, name: str, a: str, b: str) -> None:
+        """Declares registers `name...` for two steps; `a` and `b` are expressions of shared pointers to the first
+        stages of the operands' rings."""
         raise NotImplementedError
 
-    def load(self, out: TextWriter, name: str, slot: int, step: int, a: str, b: str) -> None:
+    def load(self, out: TextWriter, name: str, slot: int, step: int, a: Staged, b: Staged) -> None:
         """Loads step `step` of both operands into set `slot` (0 or 1)."""
         raise NotImplementedError
 

@@ -14,11 +14,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from phobos.contraction.interface import ContractionPlan, ContractionQuery
+from phobos.contraction.interface import ContractionPlan, ContractionQuery, Staged
 from phobos.contraction.tensor_core import misfit, operand_layouts, stored_dtype, warp_splits
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
 from phobos.layout.register import Digit, RegisterLayout
+from phobos.layout.shared import SharedLayout
 from phobos.layout.text import TextWriter
 
 name = "mma"
@@ -132,14 +133,15 @@ class MmaPlan(ContractionPlan):
     def steps(self) -> int:
         return self.query.k // _INSTRUCTIONS[self.a_dtype][1]
 
-    def declare(self, out: TextWriter, name: str) -> None:
-        _Fragments(self, f"{name}_a", f"{name}_b").declare(out)
+    def declare(self, out: TextWriter, name: str, a: str, b: str) -> None:
+        fragments = _Fragments(self, f"{name}_a", f"{name}_b")
+        fragments.declare(out)
+        fragments.places(out, a, b)
 
-    def load(self, out: TextWriter, name: str, slot: int, step: int, a: str, b: str) -> None:
+    def load(self, out: TextWriter, name: str, slot: int, step: int, a: Staged, b: Staged) -> None:
         fragments = _Fragments(self, f"{name}_a", f"{name}_b")
         out.open("")
-        fragments.pointers(out, a, b)
-        fragments.load(out, f"[{slot}]", str(step))
+        fragments.load_placed(out, slot, step, a, b)
         out.close()
 
     def multiply(self, out: TextWriter, name: str, slot: int, accumulator: str) -> None:
@@ -233,6 +235,72 @@ class _Fragments:
         out.line(f"const int b_chunk = {half} ^ {layout.line_text(row)};")
         out.line(f"const ph_shared<const {C_TYPES[p.b_dtype]}> b_tile = {b} + {at};")
 
+    def places(self, out: TextWriter, a: str, b: str) -> None:
+        """Declares a_reg_at and b_reg_at: where this lane reads its first matrices, one place for each way in which
+        steps or columns permute chunks. Everything else about an address is a constant and the stage."""
+        p = self.plan
+        out.line(f"unsigned {self.a_reg}_at[{self._a_places}];")
+        if not self._single_words:
+            out.line(f"unsigned {self.b_reg}_at[{self._b_places}];")
+        out.open("")
+        self.pointers(out, a, None if self._single_words else b)
+        for slot in range(self._a_places):
+            along = self._a_along(str(slot)) if p.a_layout.swizzle else "0"
+            out.line(f"{self.a_reg}_at[{slot}] = ph_place(a_tile + {along});")
+        for slot in range(0 if self._single_words else self._b_places):
+            at = "0"
+            if p.b_layout.swizzle:
+                at = self._b_across(str(slot)) if self.trans else self._b_along(str(slot))
+            out.line(f"{self.b_reg}_at[{slot}] = ph_place(b_tile + {at});")
+        out.close()
+
+    @property
+    def _a_places(self) -> int:
+        return self._ways(self.plan.a_layout, self.plan.steps, self.depth)
+
+    @property
+    def _b_places(self) -> int:
+        layout = self.plan.b_layout
+        if not self.trans:
+            return self._ways(layout, self.plan.steps, self.depth)
+        return self.b_loads if self._warps_apart else self._ways(layout, self.b_loads, self._columns)
+
+    @staticmethod
+    def _ways(layout: SharedLayout, times: int, elements: int) -> int:
+        """In how many ways steps of so many elements along a line permute its chunks."""
+        return min(times, max(1, layout.swizzle * layout.chunk // elements)) if layout.swizzle else 1
+
+    def load_placed(self, out: TextWriter, slot: int, step: int, a: Staged, b: Staged) -> None:
+        """Loads of one step from the places."""
+        p = self.plan
+        n = self._a_places
+        at = f"{self.a_reg}_at[{step % n}] + {a.offset}"
+        apart = 16 * p.a_layout.pitch * p.a_dtype.bytes
+        rest = step // n * n * self.depth * p.a_dtype.bytes
+        out.line("PH_UNROLL")
+        line = f"ph_ldmatrix_x4({self.a_reg}[{slot}][i], {at} + {_sum(f'i * {apart}', rest)});"
+        out.line(f"for (int i = 0; i < {p.mt}; ++i) {line}", memory=True)
+        if self._single_words:
+            self.pointers(out, None, b.pointer)
+            out.line("PH_UNROLL")
+            out.open(f"for (int j = 0; j < {self.b_loads}; ++j)")
+            self.load_b(out, f"[{slot}]", str(step), "j")
+            out.close()
+            return
+        item, pitch, n = p.b_dtype.bytes, p.b_layout.pitch, self._b_places
+        if self.trans:
+            place = "0" if n == 1 else "j" if n == self.b_loads else f"j % {n}"
+            across = "" if n == self.b_loads else f"{f'j / {n}' if n > 1 else 'j'} * {n * self._columns * item}"
+            rest = step * self.depth * pitch * item
+        else:
+            place = str(step % n)
+            across = f"j * {self._columns * pitch * item}"
+            rest = step // n * n * self.depth * item
+        load = f"ph_ldmatrix_x{self.b_words}{'_trans' if self.trans else ''}"
+        line = f"{load}({self.b_reg}[{slot}][j], {self.b_reg}_at[{place}] + {b.offset} + {_sum(across, rest)});"
+        out.line("PH_UNROLL")
+        out.line(f"for (int j = 0; j < {self.b_loads}; ++j) {line}", memory=True)
+
     def declare(self, out: TextWriter) -> None:
         """Two sets of registers."""
         out.line(f"unsigned {self.a_reg}[2][{self.plan.mt}][4];")
@@ -258,11 +326,7 @@ class _Fragments:
         if self.a_in_registers:
             self._pack(out, buffer, step)
         else:
-            if p.a_layout.swizzle:
-                along = f"(a_chunk ^ {step} * {self.depth // p.a_layout.chunk}) * {p.a_layout.chunk}"
-            else:
-                along = f"{step} * {self.depth}"
-            at = f"a_tile + i * {16 * p.a_layout.pitch} + {along}"
+            at = f"a_tile + i * {16 * p.a_layout.pitch} + {self._a_along(step)}"
             out.line(f"ph_ldmatrix_x4({self.a_reg}{buffer}[i], {at});", memory=True)
         out.close()
 
@@ -278,20 +342,42 @@ class _Fragments:
                 out.line(f"{target}[{word}] = ph_bits<unsigned>({name});")
             return
         load = f"ph_ldmatrix_x{self.b_words}{'_trans' if self.trans else ''}"
-        along_k = f"{step} * {self.depth * pitch}" if self.trans else f"{step} * {self.depth}"
-        columns = 16 if self._paired else 8
-        if p.b_layout.swizzle:
-            chunk = p.b_layout.chunk
-            if self.trans:
-                warps_apart = p.wn > 1 and (p.nt * 8 // chunk) % p.b_layout.swizzle
-                number = f"{'(b_first + ' if warps_apart else ''}j * {columns // chunk}{')' if warps_apart else ''}"
-                at = f"{along_k} + (b_chunk ^ {number}) * {chunk}"
-            else:
-                at = f"(b_chunk ^ {step} * {self.depth // chunk}) * {chunk} + j * {columns * pitch}"
-            out.line(f"{load}({target}, b_tile + {at});", memory=True)
-            return
-        across = f"j * {columns}" if self.trans else f"j * {columns * pitch}"
+        along_k = f"{step} * {self.depth * pitch}" if self.trans else self._b_along(step)
+        across = self._b_across("j") if self.trans else f"j * {self._columns * pitch}"
         out.line(f"{load}({target}, b_tile + {along_k} + {across});", memory=True)
+
+    @property
+    def _columns(self) -> int:
+        return 16 if self._paired else 8
+
+    @property
+    def _warps_apart(self) -> bool:
+        """Do warps begin within a group of permuted chunks?"""
+        p = self.plan
+        return (
+            self.trans and p.wn > 1 and p.b_layout.swizzle > 0 and p.nt * 8 // p.b_layout.chunk % p.b_layout.swizzle > 0
+        )
+
+    def _a_along(self, step: str) -> str:
+        """Element index of a step along k in this lane's row of a."""
+        return self._permuted("a_chunk", self.plan.a_layout, step, self.depth)
+
+    def _b_along(self, step: str) -> str:
+        """The same in b with k contiguous."""
+        return self._permuted("b_chunk", self.plan.b_layout, step, self.depth)
+
+    def _b_across(self, load: str) -> str:
+        """Element index of a load in this lane's row of b with n contiguous."""
+        return self._permuted(
+            "b_chunk", self.plan.b_layout, load, self._columns, "b_first + " if self._warps_apart else ""
+        )
+
+    @staticmethod
+    def _permuted(chunk: str, layout: SharedLayout, number: str, elements: int, first: str = "") -> str:
+        if not layout.swizzle:
+            return f"{number} * {elements}"
+        moved = f"{number} * {elements // layout.chunk}"
+        return f"({chunk} ^ {f'({first}{moved})' if first else moved}) * {layout.chunk}"
 
     def multiply(
         self, out: TextWriter, accumulator: str, buffer: str, slot: str = "j", a_buffer: str | None = None
@@ -330,6 +416,11 @@ class _Fragments:
         else:
             out.line(f"{self.a_reg}{buffer}[i][u] = {self.a}[{at}].x | (unsigned){self.a}[{at} + 1].x << 16;")
         out.close()
+
+
+def _sum(moving: str, fixed: int) -> str:
+    """A number of bytes that stays together as a constant when the loop around is unrolled."""
+    return f"({moving} + {fixed})" if moving and fixed else f"({moving})" if moving else str(fixed)
 
 
 def reject(query: ContractionQuery) -> str | None:
@@ -376,11 +467,23 @@ def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
         in_registers = query.a_computed and wn == 1 and dtype in (DType.F16, DType.BF16)
         out.append(
             MmaPlan(
-                room=name, kind=kind, query=query, c_layout=accumulator_layout(query.m, query.n, wm, wn),
-                a_layout=a_layout, b_layout=b_layout, a_dtype=dtype, b_dtype=dtype,
+                room=name,
+                kind=kind,
+                query=query,
+                c_layout=accumulator_layout(query.m, query.n, wm, wn),
+                a_layout=a_layout,
+                b_layout=b_layout,
+                a_dtype=dtype,
+                b_dtype=dtype,
                 rounding="tf32" if kind == "tf32" else "",
                 a_fragment=accumulator_layout(query.m, query.k, wm, 1) if in_registers else None,
-                row_split=(wm, mt), cost=cost, wm=wm, wn=wn, mt=mt, nt=nt, ahead=_ahead(query, mt, nt),
+                row_split=(wm, mt),
+                cost=cost,
+                wm=wm,
+                wn=wn,
+                mt=mt,
+                nt=nt,
+                ahead=_ahead(query, mt, nt),
                 description=f"{mt}x{nt} fragments of 16x8 a warp, warps {wm}x{wn}, k in steps of {depth}"
                 + (", a stays in registers if its rows line up" if in_registers else ""),
             )  # fmt: skip

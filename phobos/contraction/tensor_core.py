@@ -44,12 +44,17 @@ def misfit(query: ContractionQuery, rows: int, columns: int, depth: int) -> str 
 def operand_layouts(
     query: ContractionQuery, stored: DType, matrix_loads: bool = False
 ) -> tuple[SharedLayout, SharedLayout]:
-    """The shared layouts of a and b, padded for reads free of conflicts unless the options say otherwise.
+    """The shared layouts of a and b, both free of conflicts: padded, or swizzled for a room that reads them by
+    `matrix_loads`.
 
-    Swizzled ones, where asked for, need a room that reads them by `matrix_loads`.
+    By default operands are swizzled that asynchronous copies can bring in: such a copy writes aligned 32 bytes at once,
+    which padding splits in every second row (128x256x32 tiles of f16 on an H200: copies alone 303 and 187 us). Beside
+    an online softmax registers are worth more than the copies: padded tiles need one address, swizzled ones up to four.
     """
     a, b = _padded_layouts(query, stored)
-    if matrix_loads and query.options.swizzle == "on":
+    copied = query.target.has_cp_async and stored is query.operand and not query.whole_rows and not query.a_computed
+    wanted = query.options.swizzle
+    if matrix_loads and (wanted == "on" or (wanted == "auto" and copied)):
         a = SharedLayout.swizzled((query.m, query.k), stored.bytes) or a
         if query.transpose_b or stored.bytes != 4:  # 32-bit elements with n contiguous come in plain reads
             shape = (query.n, query.k) if query.transpose_b else (query.k, query.n)

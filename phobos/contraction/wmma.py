@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log2
 
-from phobos.contraction.interface import ContractionQuery, OpaquePlan
+from phobos.contraction.interface import ContractionQuery, OpaquePlan, Staged
 from phobos.contraction.tensor_core import misfit, operand_layouts, stored_dtype, warp_splits
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
@@ -123,12 +123,12 @@ class WmmaPlan(OpaquePlan):
     def steps(self) -> int:
         return self.query.k // self.depth
 
-    def declare(self, out: TextWriter, name: str) -> None:
+    def declare(self, out: TextWriter, name: str, a: str, b: str) -> None:
         self._declare(out, f"{name}_a", f"{name}_b", "[2]")
 
-    def load(self, out: TextWriter, name: str, slot: int, step: int, a: str, b: str) -> None:
+    def load(self, out: TextWriter, name: str, slot: int, step: int, a: Staged, b: Staged) -> None:
         out.open("")
-        self._tiles(out, a, b)
+        self._tiles(out, a.pointer, b.pointer)
         self._load(out, "a", f"{name}_a[{slot}]", step)
         self._load(out, "b", f"{name}_b[{slot}]", step)
         out.close()
@@ -336,11 +336,24 @@ def plans(query: ContractionQuery) -> Sequence[WmmaPlan]:
                 cost += 4 * (mt * _TILE * lanes // WARP) * log2(lanes)
             out.append(
                 WmmaPlan(
-                    room=name, kind=kind, query=q, c_layout=delivered_layout(q.m, q.n, wm, wn, lanes),
-                    a_layout=a_layout, b_layout=b_layout, a_dtype=dtype, b_dtype=dtype,
-                    rounding="tf32" if kind == "tf32" else "", row_split=(wm, WARP // lanes), cost=cost,
+                    room=name,
+                    kind=kind,
+                    query=q,
+                    c_layout=delivered_layout(q.m, q.n, wm, wn, lanes),
+                    a_layout=a_layout,
+                    b_layout=b_layout,
+                    a_dtype=dtype,
+                    b_dtype=dtype,
+                    rounding="tf32" if kind == "tf32" else "",
+                    row_split=(wm, WARP // lanes),
+                    cost=cost,
                     scratch=_scratch(q.warps, lanes * _VECTOR),
-                    wm=wm, wn=wn, mt=mt, nt=nt, lanes=lanes, ahead=_ahead(q, mt, nt),
+                    wm=wm,
+                    wn=wn,
+                    mt=mt,
+                    nt=nt,
+                    lanes=lanes,
+                    ahead=_ahead(q, mt, nt),
                     description=f"{mt}x{nt} fragments of 16x16 a warp, warps {wm}x{wn}, k in steps of {depth}",
                 )  # fmt: skip
             )

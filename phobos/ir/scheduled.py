@@ -173,8 +173,8 @@ class GlobalToShared(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AsyncCopy(Stmt):
-    """Starts the copy of a view into stage `stage` of a ring; masked elements become zero. `ahead`: inside the loop
-    that reads the ring, so that the loop's own wait and barrier order it."""
+    """Starts the copy of a view into the stage of a ring that lies `stage` bytes behind the first; masked elements
+    become zero. `ahead`: inside the loop that reads the ring, so that the loop's own wait and barrier order it."""
 
     buffer: Buffer
     view: GlobalView
@@ -197,8 +197,8 @@ class AsyncWait(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WriteShared(Stmt):
-    """buffer[at(position)] = source, for owned positions where `guard` holds. `stage`: into that stage of a ring,
-    ahead of the iteration that reads it and ordered by its loop's own barrier."""
+    """buffer[at(position)] = source, for owned positions where `guard` holds. `stage`: into the stage of a ring
+    that many bytes behind the first, ahead of the iteration that reads it and ordered by its loop's own barrier."""
 
     buffer: Buffer
     source: Fragment
@@ -298,10 +298,12 @@ class OperandLoad(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepDeclare(Stmt):
-    """Registers `name...` for two steps along k of a product."""
+    """Registers `name...` for two steps along k of a product of two rings, and where its threads read them."""
 
     plan: "ContractionPlan"
     name: str
+    a: Buffer
+    b: Buffer
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -72,11 +72,20 @@ def build(
     """`fresh` makes names, `at` moves a view to an iteration, `following` is the next index, `before_end` tests an
     index."""
     span = loop.span
-    stage = ScalarVar(fresh("half"), DType.INDEX)
-    here = ScalarRef(DType.INDEX, stage.name)
-    other = Apply(DType.INDEX, "sub", (Literal(DType.INDEX, 1), here))
-    rings = {load.buffer: replace(load.buffer, stages=2, stage=stage) for load in loads}
-    before: list[Stmt] = [SetScalar(span=span, target=stage, value=Literal(DType.INDEX, 0), constant=False)]
+    halves: dict[int, ScalarVar] = {}  # by the bytes of a stage
+    rings: dict[Buffer, Buffer] = {}
+    for load in loads:
+        ring = replace(load.buffer, stages=2)
+        if ring.stage_bytes not in halves:
+            halves[ring.stage_bytes] = ScalarVar(fresh("half"), DType.U32)
+        rings[load.buffer] = replace(ring, stage=halves[ring.stage_bytes])
+    other = {
+        size: Apply(DType.U32, "sub", (Literal(DType.U32, size), ScalarRef(DType.U32, half.name)))
+        for size, half in halves.items()
+    }
+    before: list[Stmt] = [
+        SetScalar(span=span, target=half, value=Literal(DType.U32, 0), constant=False) for half in halves.values()
+    ]
     first = tuple(replace(load, buffer=rings[load.buffer], view=at(load.view, loop.lo)) for load in loads)
     before.append(IfStmt(span=span, condition=before_end(loop.lo), then=first, orelse=(), note="ahead of the loop"))
     fetched: list[Stmt] = []
@@ -88,17 +97,18 @@ def build(
             LoadGlobal(span=load.span, target=held, view=at(load.view, following), fill=load.fill, declare=False)
         )
         positions = tuple(Position(DType.INDEX, a) for a in range(load.layout.rank))
-        written.append(WriteShared(span=load.span, buffer=rings[load.buffer], source=held, at=positions, stage=other))
+        ring = rings[load.buffer]
+        written.append(
+            WriteShared(span=load.span, buffer=ring, source=held, at=positions, stage=other[ring.stage_bytes])
+        )
     more = before_end(following)
     head = (IfStmt(span=span, condition=more, then=tuple(fetched), orelse=()),)
     tail = (
         IfStmt(span=span, condition=more, then=tuple(written), orelse=()),
-        SetScalar(span=span, target=stage, value=other, declare=False),
+        *(SetScalar(span=span, target=half, value=other[size], declare=False) for size, half in halves.items()),
     )
     return Ahead(tuple(before), head, tail, rings)
 
 
 def barrier(loop: ForStmt) -> Barrier:
     return Barrier(span=loop.span, reasons=("publishes the tiles written ahead; the other half is free again",))
-
-

@@ -16,7 +16,7 @@ loop does not qualify; n = 1 leaves the loop as it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 from phobos.diagnostics import CompileError, Diagnostic
@@ -119,6 +119,36 @@ def run(schedule: Schedule, target: Target, stages: int) -> Schedule:
     return replace(
         schedule, body=body, names=frozenset(stager.names), decisions=(*schedule.decisions, *stager.decisions)
     )
+
+
+@dataclass(frozen=True)
+class _Stage:
+    """Where the rings of stages of one size are: the stage of this iteration, and the one that the last iteration
+    freed, as bytes behind the first."""
+
+    size: int
+    last: Literal
+    here: ScalarVar
+    freed: ScalarVar
+
+    @staticmethod
+    def of(size: int, stages: int, names: set[str]) -> _Stage:
+        here, freed = (ScalarVar(fresh_name(names, name), DType.U32) for name in ("stage", "freed"))
+        return _Stage(size, Literal(DType.U32, (stages - 1) * size), here, freed)
+
+    def advance(self, span: Span) -> SetScalar:
+        return SetScalar(span=span, target=self.here, value=self._beside(self.last, 0, "add"), declare=False)
+
+    def free(self, span: Span) -> SetScalar:
+        return SetScalar(
+            span=span, target=self.freed, value=self._beside(Literal(DType.U32, 0), self.last.value, "sub")
+        )
+
+    def _beside(self, end: Literal, beyond: int | float | bool, step: str) -> Apply:
+        """The next stage in a direction: `beyond` behind the `end`."""
+        here = ScalarRef(DType.U32, self.here.name)
+        moved = Apply(DType.U32, step, (here, Literal(DType.U32, self.size)))
+        return Apply(DType.U32, "where", (Apply(DType.BOOL, "eq", (here, end)), Literal(DType.U32, beyond), moved))
 
 
 class _Stager:
@@ -257,11 +287,13 @@ class _Stager:
 
     def _ring(self, loop: ForStmt, ready: list[tuple[GlobalToShared, Mapping[str, Expr]]], n: int) -> list[Stmt]:
         span = loop.span
-        stage = ScalarVar(fresh_name(self.names, "stage"), DType.INDEX)
-        here = ScalarRef(DType.INDEX, stage.name)
+        stages: dict[int, _Stage] = {}
         rings: dict[GlobalToShared, Buffer] = {}
         for load, _ in ready:
-            ring = replace(load.buffer, stages=n, stage=stage)
+            size = replace(load.buffer, stages=n).stage_bytes
+            if size not in stages:
+                stages[size] = _Stage.of(size, n, self.names)
+            ring = replace(load.buffer, stages=n, stage=stages[size].here)
             self.replaced[load.buffer] = ring
             rings[load] = ring
             self._say(load, f"ring of {n} stages by asynchronous copies", f"{ring.stage_bytes} bytes a stage")
@@ -270,8 +302,12 @@ class _Stager:
             index = _plus(loop.lo, loop.step, ahead)
             copies = tuple(
                 AsyncCopy(
-                    span=load.span, buffer=rings[load], view=_at(load.view, {**known, loop.index.name: index}),
-                    layout=load.layout, stage=Literal(DType.INDEX, ahead), ahead=False,
+                    span=load.span,
+                    buffer=rings[load],
+                    view=_at(load.view, {**known, loop.index.name: index}),
+                    layout=load.layout,
+                    stage=Literal(DType.U32, ahead * rings[load].stage_bytes),
+                    ahead=False,
                 )  # fmt: skip
                 for load, known in ready
             )
@@ -279,44 +315,36 @@ class _Stager:
                 IfStmt(span=span, condition=_before(index, loop), then=copies, orelse=(), note="ahead of the loop")
             )
             out.append(AsyncCommit(span=span))
-        out.append(SetScalar(span=span, target=stage, value=Literal(DType.INDEX, n - 1), constant=False))
+        out += [SetScalar(span=span, target=stage.here, value=stage.last, constant=False) for stage in stages.values()]
         index = _plus(ScalarRef(DType.INDEX, loop.index.name), loop.step, n - 1)
-        last = Literal(DType.INDEX, n - 1)
-        freed = Apply(
-            DType.INDEX, "where",
-            (
-                Apply(DType.BOOL, "eq", (here, Literal(DType.INDEX, 0))), last,
-                Apply(DType.INDEX, "sub", (here, Literal(DType.INDEX, 1))),
-            ),
-        )  # fmt: skip
-        advance = Apply(
-            DType.INDEX, "where",
-            (
-                Apply(DType.BOOL, "eq", (here, last)), Literal(DType.INDEX, 0),
-                Apply(DType.INDEX, "add", (here, Literal(DType.INDEX, 1))),
-            ),
-        )  # fmt: skip
-        target_stage = ScalarVar(fresh_name(self.names, "freed"), DType.INDEX)
         copies = tuple(
             AsyncCopy(
-                span=load.span, buffer=rings[load], view=_at(load.view, {**known, loop.index.name: index}),
-                layout=load.layout, stage=ScalarRef(DType.INDEX, target_stage.name), ahead=True,
+                span=load.span,
+                buffer=rings[load],
+                view=_at(load.view, {**known, loop.index.name: index}),
+                layout=load.layout,
+                stage=ScalarRef(DType.U32, stages[rings[load].stage_bytes].freed.name),
+                ahead=True,
             )  # fmt: skip
             for load, known in ready
         )
+        advance = [stage.advance(span) for stage in stages.values()]
         head: list[Stmt] = [
-            SetScalar(span=span, target=stage, value=advance, declare=False),
+            *advance,
             AsyncWait(span=span, pending=n - 2),
             Barrier(span=span, reasons=("publishes the stage that arrived; the stage read last is free again",)),
             IfStmt(
                 span=span, condition=_before(index, loop),
-                then=(SetScalar(span=span, target=target_stage, value=freed), *copies), orelse=(),
+                then=(*(stage.free(span) for stage in stages.values()), *copies), orelse=(),
             ),
             AsyncCommit(span=span),
         ]  # fmt: skip
         taken = {load for load, _ in ready}
         rest = tuple(s for s in loop.body if s not in taken)
-        rotated = self._rotated(loop, head, rest, {load.buffer: ring for load, ring in rings.items()}, here, advance)
+        rotated = self._rotated(
+            loop, head[len(advance) :], rest, {load.buffer: ring for load, ring in rings.items()},
+            tuple(stages.values()),
+        )  # fmt: skip
         if rotated is not None:
             out.extend(rotated)
             return out
@@ -326,8 +354,8 @@ class _Stager:
         return out
 
     def _rotated(
-        self, loop: ForStmt, head: list[Stmt], rest: tuple[Stmt, ...], rings: Mapping[Buffer, Buffer], here: ScalarRef,
-        advance: Expr,
+        self, loop: ForStmt, head: list[Stmt], rest: tuple[Stmt, ...], rings: Mapping[Buffer, Buffer],
+        stages: tuple[_Stage, ...],
     ) -> list[Stmt] | None:  # fmt: skip
         """The loop of a single product of two rings, turned so that the first fragments of the next tiles are loaded
         before the last products of these ones: no gap at the barrier. None where the loop is another one.
@@ -346,9 +374,8 @@ class _Stager:
         a, b = rings.get(product.a), rings.get(product.b)
         if a is None or b is None or plan.steps < 2 or plan.steps % 2 or not plan.ahead:
             return None
-        _, wait, barrier, copies, commit = head
+        wait, barrier, copies, commit = head
         span, name = product.span, fresh_name(self.names, "step")
-        stage = ScalarVar(here.name, DType.INDEX)
         first = StepLoad(span=span, plan=plan, name=name, slot=0, step=0, a=a, b=b)
         # Copies go first: behind the first loads they cost 25 registers and 3 % (128x256x32 on an H200).
         body: list[Stmt] = [copies, commit]
@@ -359,13 +386,16 @@ class _Stager:
         body += [
             replace(wait),
             replace(barrier),
-            SetScalar(span=loop.span, target=stage, value=advance, declare=False),
+            *(stage.advance(loop.span) for stage in stages),
             IfStmt(span=span, condition=_before(following, loop), then=(replace(first),), orelse=()),
             StepMultiply(span=span, plan=plan, name=name, slot=(plan.steps - 1) % 2, accumulator=product.accumulator),
         ]
         return [
-            StepDeclare(span=span, plan=plan, name=name),
-            SetScalar(span=loop.span, target=stage, value=Literal(DType.INDEX, 0), declare=False),
+            StepDeclare(span=span, plan=plan, name=name, a=a, b=b),
+            *(
+                SetScalar(span=loop.span, target=stage.here, value=Literal(DType.U32, 0), declare=False)
+                for stage in stages
+            ),
             wait,
             barrier,
             IfStmt(span=span, condition=_before(loop.lo, loop), then=(first,), orelse=()),

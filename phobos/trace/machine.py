@@ -219,7 +219,7 @@ class Machine:
 
     def stage(self, buffer: Buffer) -> int:
         """The stage that statements mean where they name none."""
-        return int(self.scalars[buffer.stage.name]) if buffer.stage is not None else 0
+        return int(self.scalars[buffer.stage.name]) // buffer.stage_bytes if buffer.stage is not None else 0
 
     def base(self, buffer: Buffer, stage: int) -> int:
         return self.schedule.offsets[buffer] + stage * buffer.stage_bytes

@@ -132,7 +132,7 @@ def async_copy(m: Machine, x: s.AsyncCopy, log: Log) -> None:
     layout, buffer = x.layout, x.buffer
     t = _Transfer(m, x.view, layout, log)
     owners = owner_threads(layout) & t.inside
-    stage = int(m.evaluator(log).scalar(x.stage))
+    stage = int(m.evaluator(log).scalar(x.stage)) // buffer.stage_bytes
     index = _shared_index(buffer, layout)
     offsets = m.base(buffer, stage) + index * buffer.dtype.bytes
     target = Site("shared", buffer.name, True, t.vector * buffer.dtype.bytes, ASYNC)
@@ -260,7 +260,7 @@ def write_shared(m: Machine, x: s.WriteShared, log: Log) -> None:
     active = owner_threads(layout) & layout.valid
     if x.guard is not None:
         active = active & evaluator.slots(x.guard, layout, order).astype(bool)
-    stage = m.stage(buffer) if x.stage is None else int(m.evaluator(log).scalar(x.stage))
+    stage = m.stage(buffer) if x.stage is None else int(m.evaluator(log).scalar(x.stage)) // buffer.stage_bytes
     offsets = m.base(buffer, stage) + index * buffer.dtype.bytes
     site = Site("shared", buffer.name, True, vector * buffer.dtype.bytes)
     for r in order:

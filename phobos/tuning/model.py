@@ -63,7 +63,8 @@ _SAFE_REGISTERS = 232  # estimates above have spilled (FMA tiles of 8 x 16 a thr
 
 @dataclass(frozen=True)
 class Estimate:
-    """cycles: for the whole grid. `why_not` is set where the configuration cannot run."""
+    """cycles: for the whole grid. `rows`: of tiles that a block loads and stores, each a piece of memory of its own.
+    `why_not` is set where the configuration cannot run."""
 
     cycles: float
     threads: int
@@ -73,6 +74,7 @@ class Estimate:
     blocks_per_sm: int
     waves: int
     why_not: str | None = None
+    rows: float = 0.0
 
 
 def estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Estimate:
@@ -131,7 +133,7 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
         # A few spilled addresses cost little beside tensor-core products; spilled operands of FMAs cost much.
         tensor = bool(plans) and all(p.room != "fma" for p in plans.values())
         cycles *= 1 + over / (160 if counter.converted else 240 if tensor else 64)
-    return Estimate(cycles, threads, registers, shared, blocks, per_sm, waves, why_not)
+    return Estimate(cycles, threads, registers, shared, blocks, per_sm, waves, why_not, counter.rows)
 
 
 def _quotient(whole: bool, a: float, b: float) -> float:
@@ -174,7 +176,7 @@ class _Counter:
     ):
         self.kernel, self.plans, self.place, self.layouts = kernel, plans, place, layouts
         self.target, self.threads = target, threads
-        self.slots = self.bytes = self.latency = self.fill = 0.0
+        self.slots = self.bytes = self.latency = self.fill = self.rows = 0.0
         self.converted = 0.0  # of the bytes those of operands that are converted on the way to shared memory
         self.known: dict[Value, float] = {d.value: float(dims.get(d.name, UNKNOWN_DIM)) for d in kernel.dims}
         self.sizes = {d.name: dims.get(d.name, UNKNOWN_DIM) for d in kernel.dims}
@@ -256,12 +258,14 @@ class _Counter:
         elif isinstance(op, Load) and op.result.is_tile:
             size = op.result.type.size * op.result.dtype.bytes  # type: ignore[union-attr]
             self.bytes += times * size
+            self.rows += times * op.result.type.size / op.result.shape[-1]  # type: ignore[union-attr]
             self.converted += times * size if self._converted(op) else 0.0
             self.slots += times * self._registers(op.result)
             if times == 1.0:
                 self.latency += 0.5 * _LATENCY
         elif isinstance(op, Store) and op.value.is_tile:
             self.bytes += times * op.value.type.size * op.value.dtype.bytes  # type: ignore[union-attr]
+            self.rows += times * op.value.type.size / op.value.shape[-1]  # type: ignore[union-attr]
             self.slots += times * self._registers(op.value)
         elif isinstance(op, Atomic) and op.values[0].is_tile:
             self.slots += times * 8 * self._registers(op.values[0])

@@ -214,10 +214,14 @@ def test_accumulators_are_where_the_instruction_puts_them() -> None:
 
 
 def test_operand_rows_of_matrix_loads_are_free_of_conflicts() -> None:
-    for q in (query(), query(k=64), query(k=80, transpose_b=True), query(n=128), query(n=8, warps=1)):
+    queries = (query(), query(k=16), query(k=64), query(k=80, transpose_b=True), query(n=128), query(n=8, warps=1))
+    for q in (replace(q, options=replace(q.options, swizzle=swizzle)) for q in queries for swizzle in ("auto", "off")):
         for p in mma_sync.plans(q):
             for layout in (p.a_layout, p.b_layout):
-                assert conflict_degree([r * layout.pitch * layout.itemsize for r in range(8)], 16) == 1.0
+                for row in range(0, layout.shape[0] - 7, 8):
+                    for column in range(0, layout.shape[1] - 7, 16 // layout.itemsize):
+                        read = [layout.offset((row + r, column)) for r in range(8)]
+                        assert conflict_degree(read, 16) == 1.0
 
 
 @pytest.mark.parametrize("arch", ("sm_75", "sm_80", "sm_90a", "sm_120a"))

@@ -1,10 +1,13 @@
 #define PH_LDMATRIX(name, num, trans) \
+  PH_I void name(unsigned* r, unsigned at, PH_LN) { ph_rt_ldmatrix(r, at, num, trans, line); } \
   template<class T> PH_I void name(unsigned* r, ph_shared<T> p, PH_LN) { \
     ph_rt_ldmatrix(r, ph_soff(p), num, trans, line); \
   }
+template<class T> PH_I unsigned ph_place(ph_shared<T> p) { return ph_soff(p); }
 #if !PH_CHECK
 #undef PH_LDMATRIX
 #define PH_LDMATRIX(name, num, trans) \
+  PH_I void name(unsigned* r, unsigned at, PH_LN) { ph_rt_ldmatrix(r, at, num, trans, line); } \
   PH_I void name(unsigned* r, const void* p, PH_LN) { ph_rt_ldmatrix(r, ph_soff(p), num, trans, line); }
 #endif
 PH_LDMATRIX(ph_ldmatrix_x1, 1, 0) PH_LDMATRIX(ph_ldmatrix_x2, 2, 0) PH_LDMATRIX(ph_ldmatrix_x4, 4, 0)

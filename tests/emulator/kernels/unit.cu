@@ -34,12 +34,12 @@ PH_KERNEL(32, 1) u_ldmatrix(ph_global<const unsigned short> X, ph_global<unsigne
   for (int j = 0; j < 8; j++) s[lane * 8 + j] = X[lane * 8 + j];
   ph_syncwarp();
   unsigned r[6][4] = {};
-  ph_ldmatrix_x1(r[0], s + lane * 8);
+  ph_ldmatrix_x1(r[0], ph_place(s) + lane * 16);
   ph_ldmatrix_x2(r[1], s + lane * 8);
   ph_ldmatrix_x4(r[2], s + lane * 8);
   ph_ldmatrix_x1_trans(r[3], s + lane * 8);
-  ph_ldmatrix_x2_trans(r[4], s + lane * 8);
-  ph_ldmatrix_x4_trans(r[5], s + lane * 8);
+  ph_ldmatrix_x2_trans(r[4], ph_place(s + lane * 8));
+  ph_ldmatrix_x4_trans(r[5], ph_place(s + lane * 8) + 0u);
   for (int v = 0; v < 6; v++) for (int i = 0; i < 4; i++) R[(v * 32 + lane) * 4 + i] = r[v][i];
 }
 template<class T> PH_DEVICE void shuffles(ph_global<const T> X, ph_global<T> Y) {

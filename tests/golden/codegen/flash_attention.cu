@@ -45,12 +45,12 @@ PH_KERNEL(128, 1) flash_attention(ph_global<const float> PH_RESTRICT Q,
   float l[2];
   PH_UNROLL
   for (int i = 0; i < 2; ++i) l[i] = 0.0f;
-  int half = 0;
+  unsigned half = 0u;
   // ahead of the loop
   if (0 < Nk) {
     // 23: var s: tile<f32>[BR, BC] = dot_t(q, k)   // [BR, BC] = q @ k.T
     {
-      const auto tile = (ph_smem<ph_half>(9216) + half * 2304) + (pos_0 * 72 + pos_1);
+      const auto tile = (ph_smem<ph_half>(9216 + half)) + (pos_0 * 72 + pos_1);
       const auto from = K + (pos_0 * 64 + pos_1);
       PH_UNROLL
       for (int i = 0; i < 4; ++i) {
@@ -65,7 +65,7 @@ PH_KERNEL(128, 1) flash_attention(ph_global<const float> PH_RESTRICT Q,
     }
     // 36: acc += dot(s, v)                         // add this block's contribution
     {
-      const auto tile = (ph_smem<ph_half>(18432) + half * 2304) + (pos_0 * 72 + pos_1);
+      const auto tile = (ph_smem<ph_half>(18432 + half)) + (pos_0 * 72 + pos_1);
       const auto from = V + (pos_0 * 64 + pos_1);
       PH_UNROLL
       for (int i = 0; i < 4; ++i) {
@@ -138,7 +138,7 @@ PH_KERNEL(128, 1) flash_attention(ph_global<const float> PH_RESTRICT Q,
     for (int i = 0; i < 16; ++i) s[i] = 0.0f;
     // mma: 1x4 fragments of 16x8 a warp, warps 4x1, k in steps of 16
     {
-      const ph_shared<const ph_half> b_tile = ph_smem<const ph_half>(9216) + half * 2304 + (lane % 8 + lane / 16 * 8) * 72 + lane / 8 % 2 * 8;
+      const ph_shared<const ph_half> b_tile = ph_smem<const ph_half>(9216 + half) + (lane % 8 + lane / 16 * 8) * 72 + lane / 8 % 2 * 8;
       PH_UNROLL
       for (int kk = 0; kk < 4; ++kk) {
         PH_UNROLL
@@ -216,7 +216,7 @@ PH_KERNEL(128, 1) flash_attention(ph_global<const float> PH_RESTRICT Q,
     }
     // mma: 1x8 fragments of 16x8 a warp, warps 4x1, k in steps of 16, a stays in registers if its rows line up
     {
-      const ph_shared<const ph_half> b_tile = ph_smem<const ph_half>(18432) + half * 2304 + lane % 16 * 72 + lane / 16 * 8;
+      const ph_shared<const ph_half> b_tile = ph_smem<const ph_half>(18432 + half) + lane % 16 * 72 + lane / 16 * 8;
       PH_UNROLL
       for (int kk = 0; kk < 2; ++kk) {
         unsigned a_reg[1][4];
@@ -245,7 +245,7 @@ PH_KERNEL(128, 1) flash_attention(ph_global<const float> PH_RESTRICT Q,
     if (kt + 32 < Nk) {
       // 23: var s: tile<f32>[BR, BC] = dot_t(q, k)   // [BR, BC] = q @ k.T
       {
-        const ph_shared<ph_half> tile = ph_smem<ph_half>(9216) + (1 - half) * 2304;
+        const ph_shared<ph_half> tile = ph_smem<ph_half>(9216 + 4608u - half);
         PH_UNROLL
         for (int i = 0; i < 4; ++i) {
           ph_vec<ph_half, 4> t;
@@ -257,7 +257,7 @@ PH_KERNEL(128, 1) flash_attention(ph_global<const float> PH_RESTRICT Q,
       }
       // 36: acc += dot(s, v)                         // add this block's contribution
       {
-        const ph_shared<ph_half> tile = ph_smem<ph_half>(18432) + (1 - half) * 2304;
+        const ph_shared<ph_half> tile = ph_smem<ph_half>(18432 + 4608u - half);
         PH_UNROLL
         for (int i = 0; i < 4; ++i) {
           ph_vec<ph_half, 4> t;
@@ -269,7 +269,7 @@ PH_KERNEL(128, 1) flash_attention(ph_global<const float> PH_RESTRICT Q,
       }
     }
     // 19: for kt in range(0, Nk, BC) {
-    half = 1 - half;
+    half = 4608u - half;
   }
   float l_1[2];
   PH_UNROLL
