@@ -1,6 +1,11 @@
 // part: cp_async
 // needs: core
-// provides: ph_cp_async16 ph_cp_async8 ph_cp_async4 ph_cp_commit ph_cp_wait
+// provides: ph_origin ph_cp_async16 ph_cp_async8 ph_cp_async4 ph_cp_commit ph_cp_wait
+// Hides where a pointer came from, so that it stays in registers and is not added up anew in every iteration.
+template<class T> PH_I T* ph_origin(T* p) {
+  asm("" : "+l"(p));
+  return p;
+}
 // !ok writes zeros and reads nothing. Before sm_80 the copy is made at once, which every correct use allows.
 #if __CUDA_ARCH__ >= 800
 #define PH_CP_ASYNC(bytes, cache, R) \

@@ -22,6 +22,7 @@ from phobos.ir.scheduled import (
     BreakStmt,
     ContinueStmt,
     Contract,
+    CopyOrigin,
     DeclareFragment,
     ForStmt,
     GatherAxis,
@@ -111,11 +112,15 @@ def print_statement(p: Printer, s: Stmt) -> None:
         w.at(s.span, s.note)
         if isinstance(s, AsyncCopy):
             target = p.stage_pointer(s.buffer, p.atom(s.stage))
-            cp_async.copy(w, global_text(p, s.view), s.layout, s.buffer.layout, target, p.threads)
+            view = global_text(p, s.view)
+            cp_async.copy(w, view, s.layout, s.buffer.layout, target, p.threads, s.origin, s.moving)
         elif isinstance(s, AsyncCommit):
             cp_async.commit(w)
         else:
             cp_async.wait(w, s.pending)
+    elif isinstance(s, CopyOrigin):
+        w.at(s.span, s.note)
+        cp_async.origin(w, s.name, global_text(p, s.view), s.layout, p.threads)
     elif isinstance(s, WriteShared):
         w.at(s.span, s.note)
         _write_shared(p, s)
@@ -150,11 +155,11 @@ def print_statement(p: Printer, s: Stmt) -> None:
         s.plan.declare(w, s.name, p.stage_pointer(s.a, "0", const=True), p.stage_pointer(s.b, "0", const=True))
     elif isinstance(s, StepLoad):
         w.at(s.span, s.note)
-        a, b = (Staged(p.pointer(x, const=True), p.stage(x)) for x in (s.a, s.b))
-        s.plan.load(w, s.name, s.slot, s.step, a, b)
+        tiles = [Staged(p.pointer(x, const=True), p.stage(x)) for x in (s.a, s.b)]
+        s.plan.load(w, s.name, s.slot, s.step, *tiles)
     elif isinstance(s, StepMultiply):
         w.at(s.span, s.note)
-        s.plan.multiply(w, s.name, s.slot, s.accumulator.name)
+        s.plan.multiply(w, s.name, s.slot, s.accumulator.name, s.part)
     elif isinstance(s, (OpaqueFill, OpaqueLoad, OpaqueStore)):
         w.at(s.span, s.note)
         _opaque(p, s)

@@ -112,8 +112,10 @@ class ContractionPlan:
         """Loads step `step` of both operands into set `slot` (0 or 1)."""
         raise NotImplementedError
 
-    def multiply(self, out: TextWriter, name: str, slot: int, accumulator: str) -> None:
-        """accumulator += the product of the step in set `slot`."""
+    def multiply(
+        self, out: TextWriter, name: str, slot: int, accumulator: str, part: tuple[int, int] = (0, 1)
+    ) -> None:
+        """accumulator += the product of the step in set `slot`, `part` (number, of how many) of its columns."""
         raise NotImplementedError
 
 
@@ -146,6 +148,12 @@ class OpaquePlan(ContractionPlan):
     def store_sums(self, out: TextWriter, accumulator: str, target: str, scratch: str, *, add: bool) -> None:
         """target = accumulator or, with `add`, target += accumulator."""
         raise NotImplementedError
+
+
+def columns_of(part: tuple[int, int], columns: int) -> tuple[int, int]:
+    """From which column to which a part goes."""
+    number, parts = part
+    return number * columns // parts, (number + 1) * columns // parts
 
 
 class Room(Protocol):

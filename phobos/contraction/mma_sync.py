@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from phobos.contraction.interface import ContractionPlan, ContractionQuery, Staged
+from phobos.contraction.interface import ContractionPlan, ContractionQuery, Staged, columns_of
 from phobos.contraction.tensor_core import misfit, operand_layouts, stored_dtype, warp_splits
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
@@ -144,8 +144,10 @@ class MmaPlan(ContractionPlan):
         fragments.load_placed(out, slot, step, a, b)
         out.close()
 
-    def multiply(self, out: TextWriter, name: str, slot: int, accumulator: str) -> None:
-        _Fragments(self, f"{name}_a", f"{name}_b").multiply_all(out, accumulator, f"[{slot}]")
+    def multiply(
+        self, out: TextWriter, name: str, slot: int, accumulator: str, part: tuple[int, int] = (0, 1)
+    ) -> None:
+        _Fragments(self, f"{name}_a", f"{name}_b").multiply_all(out, accumulator, f"[{slot}]", part)
 
 
 @dataclass(frozen=True)
@@ -306,9 +308,12 @@ class _Fragments:
         out.line(f"unsigned {self.a_reg}[2][{self.plan.mt}][4];")
         out.line(f"unsigned {self.b_reg}[2][{self.b_loads}][{self.b_words}];")
 
-    def multiply_all(self, out: TextWriter, accumulator: str, buffer: str) -> None:
+    def multiply_all(self, out: TextWriter, accumulator: str, buffer: str, part: tuple[int, int] = (0, 1)) -> None:
+        first, end = columns_of(part, self.b_loads)
+        if first == end:
+            return
         out.line("PH_UNROLL")
-        out.open(f"for (int j = 0; j < {self.b_loads}; ++j)")
+        out.open(f"for (int j = {first}; j < {end}; ++j)")
         self.multiply(out, accumulator, buffer)
         out.close()
 

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log2
 
-from phobos.contraction.interface import ContractionQuery, OpaquePlan, Staged
+from phobos.contraction.interface import ContractionQuery, OpaquePlan, Staged, columns_of
 from phobos.contraction.tensor_core import misfit, operand_layouts, stored_dtype, warp_splits
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
@@ -133,8 +133,10 @@ class WmmaPlan(OpaquePlan):
         self._load(out, "b", f"{name}_b[{slot}]", step)
         out.close()
 
-    def multiply(self, out: TextWriter, name: str, slot: int, accumulator: str) -> None:
-        self._multiply(out, accumulator, f"{name}_a[{slot}]", f"{name}_b[{slot}]")
+    def multiply(
+        self, out: TextWriter, name: str, slot: int, accumulator: str, part: tuple[int, int] = (0, 1)
+    ) -> None:
+        self._multiply(out, accumulator, f"{name}_a[{slot}]", f"{name}_b[{slot}]", part)
 
     def _tiles(self, out: TextWriter, a: str | None, b: str | None) -> None:
         """Declares a_tile and b_tile: where the warp's first fragments lie."""
@@ -181,9 +183,14 @@ class WmmaPlan(OpaquePlan):
             offset = i * tile + (step or 0) * along_k
             out.line(f"ph_wmma_load_{side}<{offset}>({registers}[{i}], {base}, {pitch});", memory=True)
 
-    def _multiply(self, out: TextWriter, accumulator: str, a: str, b: str) -> None:
+    def _multiply(
+        self, out: TextWriter, accumulator: str, a: str, b: str, part: tuple[int, int] = (0, 1)
+    ) -> None:
+        first, end = columns_of(part, self.nt)
+        if first == end:
+            return
         out.line("PH_UNROLL")
-        out.line(f"for (int j = 0; j < {self.nt}; ++j)")
+        out.line(f"for (int j = {first}; j < {end}; ++j)")
         out.line("  PH_UNROLL")
         out.line(
             f"  for (int i = 0; i < {self.mt}; ++i) ph_wmma_mma({accumulator}[i * {self.nt} + j], {a}[i], {b}[j]);",

@@ -174,13 +174,25 @@ class GlobalToShared(Stmt):
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AsyncCopy(Stmt):
     """Starts the copy of a view into the stage of a ring that lies `stage` bytes behind the first; masked elements
-    become zero. `ahead`: inside the loop that reads the ring, so that the loop's own wait and barrier order it."""
+    become zero. `ahead`: inside the loop that reads the ring, so that the loop's own wait and barrier order it.
+    `origin`: the pointer to start from, which lacks what axes that are `moving` begin at."""
 
     buffer: Buffer
     view: GlobalView
     layout: "RegisterLayout"
     stage: Expr
     ahead: bool
+    origin: str = ""
+    moving: tuple[bool, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CopyOrigin(Stmt):
+    """Declares the pointer `name` to this thread's first element of a view, for copies that start from it."""
+
+    name: str
+    view: GlobalView
+    layout: "RegisterLayout"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -320,12 +332,13 @@ class StepLoad(Stmt):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StepMultiply(Stmt):
-    """accumulator += the product of the step in set `slot`."""
+    """accumulator += the product of the step in set `slot`; of its columns those of `part` (number, of how many)."""
 
     plan: "ContractionPlan"
     name: str
     slot: int
     accumulator: Fragment | Opaque
+    part: tuple[int, int] = (0, 1)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -65,7 +65,7 @@ from phobos.ir.storage import (
     substitute,
 )
 from phobos.ir.types import DType
-from phobos.passes import prefetch
+from phobos.passes import prefetch, whole_tiles
 from phobos.source import Span
 from phobos.target import Target
 from phobos.transfer import cp_async
@@ -215,7 +215,7 @@ class _Stager:
         ahead = prefetch.build(
             loop, slow, partial(fresh_name, self.names),
             lambda view, index: _at(view, {**known, loop.index.name: index}),
-            _plus(ScalarRef(DType.INDEX, loop.index.name), loop.step, 1), lambda index: _before(index, loop),
+            _plus(_index(loop), loop.step, 1), lambda index: _before(index, loop),
         )  # fmt: skip
         self.replaced.update(ahead.rings)
         rest = tuple(s for s in loop.body if s not in slow)
@@ -302,12 +302,8 @@ class _Stager:
             index = _plus(loop.lo, loop.step, ahead)
             copies = tuple(
                 AsyncCopy(
-                    span=load.span,
-                    buffer=rings[load],
-                    view=_at(load.view, {**known, loop.index.name: index}),
-                    layout=load.layout,
-                    stage=Literal(DType.U32, ahead * rings[load].stage_bytes),
-                    ahead=False,
+                    span=load.span, buffer=rings[load], view=_at(load.view, {**known, loop.index.name: index}),
+                    layout=load.layout, stage=Literal(DType.U32, ahead * rings[load].stage_bytes), ahead=False,
                 )  # fmt: skip
                 for load, known in ready
             )
@@ -316,15 +312,11 @@ class _Stager:
             )
             out.append(AsyncCommit(span=span))
         out += [SetScalar(span=span, target=stage.here, value=stage.last, constant=False) for stage in stages.values()]
-        index = _plus(ScalarRef(DType.INDEX, loop.index.name), loop.step, n - 1)
+        index = _plus(_index(loop), loop.step, n - 1)
         copies = tuple(
             AsyncCopy(
-                span=load.span,
-                buffer=rings[load],
-                view=_at(load.view, {**known, loop.index.name: index}),
-                layout=load.layout,
-                stage=ScalarRef(DType.U32, stages[rings[load].stage_bytes].freed.name),
-                ahead=True,
+                span=load.span, buffer=rings[load], view=_at(load.view, {**known, loop.index.name: index}),
+                layout=load.layout, stage=ScalarRef(DType.U32, stages[rings[load].stage_bytes].freed.name), ahead=True,
             )  # fmt: skip
             for load, known in ready
         )
@@ -343,7 +335,7 @@ class _Stager:
         rest = tuple(s for s in loop.body if s not in taken)
         rotated = self._rotated(
             loop, head[len(advance) :], rest, {load.buffer: ring for load, ring in rings.items()},
-            tuple(stages.values()),
+            tuple(stages.values()), [_at(load.view, {**known, loop.index.name: _index(loop)}) for load, known in ready],
         )  # fmt: skip
         if rotated is not None:
             out.extend(rotated)
@@ -355,7 +347,7 @@ class _Stager:
 
     def _rotated(
         self, loop: ForStmt, head: list[Stmt], rest: tuple[Stmt, ...], rings: Mapping[Buffer, Buffer],
-        stages: tuple[_Stage, ...],
+        stages: tuple[_Stage, ...], views: list[GlobalView],
     ) -> list[Stmt] | None:  # fmt: skip
         """The loop of a single product of two rings, turned so that the first fragments of the next tiles are loaded
         before the last products of these ones: no gap at the barrier. None where the loop is another one.
@@ -382,7 +374,7 @@ class _Stager:
         for step in range(plan.steps - 1):
             body.append(StepLoad(span=span, plan=plan, name=name, slot=(step + 1) % 2, step=step + 1, a=a, b=b))
             body.append(StepMultiply(span=span, plan=plan, name=name, slot=step % 2, accumulator=product.accumulator))
-        following = _plus(ScalarRef(DType.INDEX, loop.index.name), loop.step, 1)
+        following = _plus(_index(loop), loop.step, 1)
         body += [
             replace(wait),
             replace(barrier),
@@ -399,7 +391,7 @@ class _Stager:
             wait,
             barrier,
             IfStmt(span=span, condition=_before(loop.lo, loop), then=(first,), orelse=()),
-            replace(loop, body=tuple(body)),
+            *whole_tiles.build(replace(loop, body=tuple(body)), views, partial(fresh_name, self.names)),
         ]
 
 
@@ -448,6 +440,10 @@ def _plus(base: Expr, step: Expr, times: int) -> Expr:
     if isinstance(base, Literal) and isinstance(by, Literal):
         return Literal(DType.INDEX, int(base.value) + int(by.value))
     return Apply(DType.INDEX, "add", (base, by))
+
+
+def _index(loop: ForStmt) -> Expr:
+    return ScalarRef(DType.INDEX, loop.index.name)
 
 
 def _before(index: Expr, loop: ForStmt) -> Expr:

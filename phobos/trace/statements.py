@@ -298,6 +298,7 @@ HANDLERS: dict[type[s.Stmt], Callable[[Machine, Any, Log], None]] = {
     s.GlobalToShared: global_to_shared,
     s.AsyncCopy: async_copy,
     s.AsyncCommit: nothing,
+    s.CopyOrigin: nothing,
     s.AsyncWait: nothing,
     s.WriteShared: write_shared,
     s.ReadShared: read_shared,

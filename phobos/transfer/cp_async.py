@@ -11,7 +11,16 @@ from phobos.layout.register import RegisterLayout
 from phobos.layout.shared import SharedLayout
 from phobos.layout.text import TextWriter
 from phobos.transfer.interface import GlobalText
-from phobos.transfer.plain import guard_text, padding_tests, pointer, split_offset, split_shared, two_paths, vector_of
+from phobos.transfer.plain import (
+    begin,
+    guard_text,
+    padding_tests,
+    pointer,
+    split_offset,
+    split_shared,
+    two_paths,
+    vector_of,
+)
 
 
 def reject(vector: int, itemsize: int, shared: SharedLayout) -> str | None:
@@ -25,9 +34,10 @@ def reject(vector: int, itemsize: int, shared: SharedLayout) -> str | None:
 
 def copy(
     w: TextWriter, view: GlobalText, layout: RegisterLayout, shared: SharedLayout, target: str,
-    threads: ThreadPositions,
+    threads: ThreadPositions, origin_name: str = "", moving: tuple[bool, ...] = (),
 ) -> None:  # fmt: skip
-    """Starts the copies of a view into the shared tile at `target`."""
+    """Starts the copies of a view into the shared tile at `target`, from a pointer that `origin` declared where there
+    is one: only what the axes that are `moving` begin at is added to it."""
     vector = vector_of(view, layout)
     bytes_each = vector * shared.itemsize
     nest = plan(layout, threads, vector=vector, merge=False)
@@ -48,9 +58,18 @@ def copy(
 
     w.open(f"if ({owner})" if owner else "")
     pointer(w, "tile", target, shared_base)
-    pointer(w, "from", view.tensor, base)
+    if origin_name:
+        pointer(w, "from", origin_name, begin(view, moving))
+    else:
+        pointer(w, "from", view.tensor, base)
     two_paths(w, view, layout.registers // vector, emit)
     w.close()
+
+
+def origin(w: TextWriter, name: str, view: GlobalText, layout: RegisterLayout, threads: ThreadPositions) -> None:
+    """Declares the pointer to this thread's first element of the view."""
+    base, _ = split_offset(view, plan(layout, threads, vector=vector_of(view, layout), merge=False))
+    w.line(f"const auto {name} = ph_origin({view.tensor}{'' if base == '0' else f' + ({base})'});")
 
 
 def commit(w: TextWriter) -> None:

@@ -5,7 +5,7 @@ Whole tiles take a path without masks behind one uniform branch; ragged ones che
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from phobos.layout.loops import Group, Nest, loops, plan
 from phobos.layout.positions import ThreadPositions
@@ -73,6 +73,11 @@ def split_offset(view: GlobalText, nest: Nest) -> tuple[str, str]:
             base.append(_scaled(_sum(axis.start, nest.base(axis.tile_axis)), axis.stride))
             steps.extend(_step(v, n, axis.stride) for v, n in nest.steps(axis.tile_axis))
     return _sum(*base), _sum(*steps)
+
+
+def begin(view: GlobalText, moving: Sequence[bool]) -> str:
+    """Element offset of what the axes that are `moving` begin at."""
+    return _sum(*(_scaled(axis.start, axis.stride) for axis, moves in zip(view.axes, moving) if moves))
 
 
 def split_shared(nest: Nest, shared: SharedLayout) -> tuple[str, str]:

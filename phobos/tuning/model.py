@@ -47,9 +47,10 @@ _LATENCY = 700.0  # cycles from a global load to data behind a barrier
 _PIPELINED = 250.0  # cycles of an iteration around its wait and barrier where loads are on their way before
 _DEEP = 12.0  # the same for a loop of one product with three stages or more, whose first fragments are loaded ahead too
 _TRIP = 64.0  # issue slots of an iteration beside its products: waits, barriers, addresses, first operands
-_TRIP_OF_RING = 12.0  # the same where copies are asynchronous and the first operands are loaded before the barrier
-_COPIES = 7  # 16-byte copies (padding counted) that a thread may start at once before its products are held up
-_BURST = 22.0  # issue slots for each more: 128x256x64 with 12 took 331 us where 128x256x32 with 6 took 311
+_TRIP_OF_RING = 12.0  # the same where copies are asynchronous
+_TRIP_OF_TURNED = 40.0  # and in a turned loop of one product, whose products fill the rest (BK = 64 gains 2 % over 32)
+_COPIES = 8  # 16-byte copies that a thread may start at once before its products are held up
+_BURST = 22.0  # issue slots for each more: padded tiles of 128x256x64, 12 at once, took 331 us, 6 of 128x256x32 311
 # Cycles for a byte of the first stage: nothing is computed before, and all SMs ask at once.
 _FILL = 2.0 / _BYTES_PER_CYCLE
 _WARPS_TO_FILL = 4.0  # warps per SM that keep the issue slots busy, with register tiles as in FMA products
@@ -236,10 +237,14 @@ class _Counter:
                 plans = [self.plans[o] for o in op.body.ops if isinstance(o, Dot)]
                 if plans:
                     ringed = all(p.room != "fma" and all(p.a_dtype is x.result.dtype for x in loads) for p in plans)
-                    self.slots += times * trips * (_TRIP_OF_RING if ringed else _TRIP)
-                    stage = sum(self._operand_bytes(load.result) for load in loads)
+                    turned = ringed and len(plans) == 1 and plans[0].ahead
+                    self.slots += times * trips * (_TRIP_OF_TURNED if turned else _TRIP_OF_RING if ringed else _TRIP)
+                    tiles = [self._operand_bytes(load.result) for load in loads]
+                    stage = sum(tiles)
                     if ringed and len(plans) == 1:
-                        self.slots += times * trips * _BURST * max(0.0, stage / 16 / self.threads - _COPIES)
+                        one_by_one = plans[0].ahead and plans[0].steps > len(tiles)  # passes/whole_tiles.py
+                        at_once = (max(tiles) if one_by_one else stage) / 16 / self.threads
+                        self.slots += times * trips * _BURST * max(0.0, at_once - _COPIES)
                     if all(map(self._ahead, loads)):
                         self.fill += times * stage * _FILL
         elif isinstance(op, While):

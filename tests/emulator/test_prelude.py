@@ -80,7 +80,7 @@ PH_KERNEL_REGS(64, 2, 40) rest(ph_global<int> PH_RESTRICT Y, ph_global<float> PH
   ph_bar_arrive(2, 64);
   ph_bar_sync(2, 64);
   ph_cp_async16(ph_smem<float>(0), Z, true);
-  ph_cp_async8(ph_smem<float>(16), Z, x > 0.f);
+  ph_cp_async8(ph_smem<float>(16), ph_origin(Z), x > 0.f);
   ph_cp_async4(ph_smem<float>(32), Z);
   ph_cp_commit();
   ph_cp_wait<0>();

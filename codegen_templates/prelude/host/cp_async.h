@@ -1,3 +1,4 @@
+template<class P> PH_I P ph_origin(P p) { return p; }
 #if PH_CHECK
 #define PH_CP_ASYNC(bytes) \
   template<class T, class G> PH_I void ph_cp_async##bytes(ph_shared<T> dst, ph_global<G> src, bool ok = true, PH_LN) { \
