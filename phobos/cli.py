@@ -200,7 +200,8 @@ def compile_command(
 ) -> None:
     """Compile FILE ("-": standard input) and print what was decided. Needs no GPU.
 
-    --dim only guides the choice of a configuration, where extents that are left out count as 4096.
+    --dim says for which extents: they guide the choice of a configuration, and what divides them decides how wide
+    accesses are. Extents that are left out count as 4096.
     """
     from phobos.commands import compile as command
 

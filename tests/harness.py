@@ -14,7 +14,7 @@ import rounding
 from cases import GENERIC, Case
 from oracles import ORACLES
 
-from phobos.ir.abi import Specialization, TensorFacts
+from phobos.ir.abi import Specialization, TensorFacts, known_multiples
 from phobos.ir.tile import Dot, KernelIR
 from phobos.ir.types import DType
 from phobos.ir.walk import kernel_ops
@@ -73,7 +73,7 @@ def specialization(kernel: KernelIR, arguments: Mapping[str, Any]) -> Specializa
     dims = dims_of(kernel, arguments)
     return Specialization(
         tensors=tuple(facts.items()),
-        dim_multiple=tuple((name, 16 if extent % 16 == 0 else 1) for name, extent in dims.items()),
+        dim_multiple=known_multiples(dims, dims, [(t.type.dims, facts[t.name]) for t in kernel.tensors]),
     )
 
 

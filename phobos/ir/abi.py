@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import gcd
 
 from phobos.ir.dims import DimExpr
 from phobos.ir.types import DType
@@ -27,7 +29,8 @@ class TensorFacts:
 class Specialization:
     """What distinguishes compiled variants of one configured kernel.
 
-    `tensors` by name; `dim_multiple`: dims known to be multiples of 16 (value 16), others 1; `index_bits` 32 or 64;
+    `tensors` by name; `dim_multiple`: a power of two up to 16 that divides a dim (`known_multiples`);
+    `index_bits` 32 or 64;
     `overlap`: tensors whose byte ranges overlap a written one (no load moves across a store to them);
     `sign`: sign class of scalar parameters where a pass asked for it: 1 for > 0, 0 for anything else.
     """
@@ -43,6 +46,20 @@ class Specialization:
 
     def multiple(self, dim: str) -> int:
         return dict(self.dim_multiple).get(dim, 1)
+
+
+def known_multiples(
+    dims: Iterable[str], sizes: Mapping[str, int], tensors: Iterable[tuple[tuple[int | str, ...], TensorFacts]]
+) -> tuple[tuple[str, int], ...]:
+    """What a variant is told about each dim. `tensors`: dims and facts of each.
+
+    Along a contiguous axis whose rows begin at multiples of 16 bytes every power of two up to 16 may widen accesses (8
+    halves are 16 bytes). Other dims are multiples of 16 or nothing, since each value that is told apart is another
+    variant to compile.
+    """
+    aligned = [(shape, facts) for shape, facts in tensors if shape and (facts.align16 or facts.inner is not None)]
+    inner = {shape[-1 if facts.inner is None else facts.inner] for shape, facts in aligned}
+    return tuple((d, gcd(sizes[d], 16) if d in inner else 16 if sizes[d] % 16 == 0 else 1) for d in dims)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from phobos.ir.types import DType
 # Names that the emitted text uses itself, C++ keywords, and names that are macros or functions in a prelude.
 RESERVED = frozenset(
     "tid lane warp tile from to div_a div_b div_e div_q div_r i j kk step u v x y z t n a b at total old part line "
-    "a_tile b_tile a_row b_col a_reg b_reg "
+    "a_tile b_tile a_row b_col a_reg b_reg a_chunk b_chunk b_first "
     "and_eq bitand bitor not_eq or_eq xor_eq char8_t char16_t char32_t concept consteval constinit const_cast co_await "
     "co_return co_yield dynamic_cast reinterpret_cast static_cast static_assert thread_local wchar_t requires "
     "alignas alignof and asm auto bool break case catch char class compl const constexpr continue decltype default "
@@ -64,8 +64,8 @@ def fresh_name(taken: set[str], hint: str) -> str:
     return name
 
 
-# Names that the printer makes: positions and parts of threads, strides of tensors.
-_GENERATED = re.compile(r"(pos|part|owner)_\d+|\w+_stride\d+")
+# Names that the printer makes: positions and parts of threads, strides of tensors, fragments of a turned loop's steps.
+_GENERATED = re.compile(r"(pos|part|owner)_\d+|\w+_stride\d+|step(_\d+)?_[ab](_at)?")
 
 
 def c_identifier(name: str) -> str:

@@ -169,9 +169,16 @@ def _stage_and_pack(schedule: Schedule, kernel: KernelIR, target: Target) -> Sch
     asked = kernel.options.stages
     if asked != "auto":
         return attempt(int(asked))
+    too_large = None
     for stages in range(stage_loads.automatic_stages(schedule, target), 1, -1):
         try:
             return attempt(stages)
-        except CompileError:  # does not fit: fewer stages
-            continue
-    return attempt(1)
+        except CompileError as error:  # does not fit: fewer stages
+            too_large = error.diagnostics[0].message
+    found = attempt(1)
+    if too_large is None:
+        return found
+    decision = Decision(
+        stage="staging", subject="rings of copies ahead", choice="none", reason=f"with two stages {too_large}",
+    )  # fmt: skip
+    return replace(found, decisions=(*found.decisions, decision))

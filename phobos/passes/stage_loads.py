@@ -16,7 +16,7 @@ loop does not qualify; n = 1 leaves the loop as it is.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 
 from phobos.diagnostics import CompileError, Diagnostic
@@ -66,6 +66,7 @@ from phobos.ir.storage import (
 )
 from phobos.ir.types import DType
 from phobos.passes import prefetch, whole_tiles
+from phobos.passes.ring_stage import RingStage
 from phobos.source import Span
 from phobos.target import Target
 from phobos.transfer import cp_async
@@ -119,36 +120,6 @@ def run(schedule: Schedule, target: Target, stages: int) -> Schedule:
     return replace(
         schedule, body=body, names=frozenset(stager.names), decisions=(*schedule.decisions, *stager.decisions)
     )
-
-
-@dataclass(frozen=True)
-class _Stage:
-    """Where the rings of stages of one size are: the stage of this iteration, and the one that the last iteration
-    freed, as bytes behind the first."""
-
-    size: int
-    last: Literal
-    here: ScalarVar
-    freed: ScalarVar
-
-    @staticmethod
-    def of(size: int, stages: int, names: set[str]) -> _Stage:
-        here, freed = (ScalarVar(fresh_name(names, name), DType.U32) for name in ("stage", "freed"))
-        return _Stage(size, Literal(DType.U32, (stages - 1) * size), here, freed)
-
-    def advance(self, span: Span) -> SetScalar:
-        return SetScalar(span=span, target=self.here, value=self._beside(self.last, 0, "add"), declare=False)
-
-    def free(self, span: Span) -> SetScalar:
-        return SetScalar(
-            span=span, target=self.freed, value=self._beside(Literal(DType.U32, 0), self.last.value, "sub")
-        )
-
-    def _beside(self, end: Literal, beyond: int | float | bool, step: str) -> Apply:
-        """The next stage in a direction: `beyond` behind the `end`."""
-        here = ScalarRef(DType.U32, self.here.name)
-        moved = Apply(DType.U32, step, (here, Literal(DType.U32, self.size)))
-        return Apply(DType.U32, "where", (Apply(DType.BOOL, "eq", (here, end)), Literal(DType.U32, beyond), moved))
 
 
 class _Stager:
@@ -287,16 +258,17 @@ class _Stager:
 
     def _ring(self, loop: ForStmt, ready: list[tuple[GlobalToShared, Mapping[str, Expr]]], n: int) -> list[Stmt]:
         span = loop.span
-        stages: dict[int, _Stage] = {}
+        stages: dict[int, RingStage] = {}
         rings: dict[GlobalToShared, Buffer] = {}
         for load, _ in ready:
             size = replace(load.buffer, stages=n).stage_bytes
             if size not in stages:
-                stages[size] = _Stage.of(size, n, self.names)
+                stages[size] = RingStage.of(size, n, self.names)
             ring = replace(load.buffer, stages=n, stage=stages[size].here)
             self.replaced[load.buffer] = ring
             rings[load] = ring
-            self._say(load, f"ring of {n} stages by asynchronous copies", f"{ring.stage_bytes} bytes a stage")
+            rows = f"{ring.stage_bytes} bytes a stage, {_rows(ring)}"
+            self._say(load, f"ring of {n} stages by asynchronous copies", rows)
         out: list[Stmt] = []
         for ahead in range(n - 1):
             index = _plus(loop.lo, loop.step, ahead)
@@ -347,7 +319,7 @@ class _Stager:
 
     def _rotated(
         self, loop: ForStmt, head: list[Stmt], rest: tuple[Stmt, ...], rings: Mapping[Buffer, Buffer],
-        stages: tuple[_Stage, ...], views: list[GlobalView],
+        stages: tuple[RingStage, ...], views: list[GlobalView],
     ) -> list[Stmt] | None:  # fmt: skip
         """The loop of a single product of two rings, turned so that the first fragments of the next tiles are loaded
         before the last products of these ones: no gap at the barrier. None where the loop is another one.
@@ -391,8 +363,30 @@ class _Stager:
             wait,
             barrier,
             IfStmt(span=span, condition=_before(loop.lo, loop), then=(first,), orelse=()),
-            *whole_tiles.build(replace(loop, body=tuple(body)), views, partial(fresh_name, self.names)),
+            *self._versions(replace(loop, body=tuple(body)), views),
         ]
+
+    def _versions(self, turned: ForStmt, views: list[GlobalView]) -> list[Stmt]:
+        """The turned loop, for whole tiles and for others; says which there are."""
+        out = whole_tiles.build(turned, views, partial(fresh_name, self.names))
+        if isinstance(out[-1], IfStmt):
+            choice = "two versions: without masks where no tile of it is cut off, and with masks"
+        else:
+            choice = "one version, with masks" if out[-1] is turned else "one version, without masks"
+        reason = "copies amid the products of a step" if out[-1] is not turned else "what its tiles reach is not known"
+        where = f"loop over {turned.index.name}"
+        self.decisions.append(
+            Decision(stage="staging", subject=where, choice=choice, reason=reason, line=turned.span.line)
+        )
+        return out
+
+
+def _rows(buffer: Buffer) -> str:
+    layout = buffer.layout
+    if layout.swizzle:
+        return f"16-byte chunks permuted in groups of {layout.swizzle}"
+    padding = (layout.pitch - layout.shape[layout.order[-1]]) * layout.itemsize
+    return f"rows padded by {padding} bytes" if padding else "rows without padding"
 
 
 def _broken(loop: ForStmt, reason: str, span: Span) -> CompileError:

@@ -30,7 +30,7 @@ from phobos.ir.scheduled import (
     StepMultiply,
     Stmt,
 )
-from phobos.ir.storage import Apply, Expr, Literal, ScalarRef, expr_walk, substitute
+from phobos.ir.storage import Apply, Convert, Expr, Literal, ScalarRef, ScalarVar, expr_walk, substitute
 from phobos.ir.types import DType
 
 Axis = AtAxis | RangeAxis
@@ -53,7 +53,9 @@ def build(loop: ForStmt, views: Iterable[GlobalView], fresh: Callable[[str], str
             origins.append(origin)
             copies.append(copy)
     stages = [s for s in ahead.then if not isinstance(s, AsyncCopy)]
-    # The tiles one by one, each amid the products of a step, if enough steps come before the barrier.
+    # The tiles one by one, each amid the products of a step, if enough steps come before the barrier: small ones first,
+    # whatever order the text loads them in.
+    copies.sort(key=lambda copy: copy.buffer.layout.bytes)
     steps = sum(isinstance(s, StepMultiply) for s in work) - 1
     groups = [copies] if steps < len(copies) else [[copy] for copy in copies]
     body: list[Stmt] = []
@@ -95,15 +97,17 @@ def _tests(loop: ForStmt, views: Iterable[GlobalView]) -> list[Expr] | None:
             if not (axis.low or axis.high):
                 continue
             start, length = (axis.start, axis.length) if isinstance(axis, RangeAxis) else (axis.index, 1)
-            if not _steady(start, loop.index.name):
+            if not _rises(start, loop.index):
                 return None
             extent: Expr = Literal(DType.INDEX, dim) if isinstance(dim, int) else _name(dim)
             if axis.low:
                 first = substitute(start, {loop.index.name: loop.lo})
                 out[f"low {first}"] = Apply(DType.BOOL, "ge", (first, Literal(DType.INDEX, 0)))
             if axis.high:
-                end = _plus(substitute(start, {loop.index.name: _last(loop)}), length - 1)
-                out[f"high {end} {dim}"] = Apply(DType.BOOL, "lt", (end, extent))
+                # Not start + length - 1 < dim: a start may lie just below 2^31, no dim lies that far below 0.
+                last = substitute(start, {loop.index.name: _last(loop)})
+                end = Apply(DType.INDEX, "sub", (extent, Literal(DType.INDEX, length - 1))) if length > 1 else extent
+                out[f"high {last} {dim}"] = Apply(DType.BOOL, "lt", (last, end))
     return list(out.values())
 
 
@@ -111,34 +115,33 @@ def _name(dim: str) -> Expr:
     return ScalarRef(DType.INDEX, c_identifier(dim))
 
 
-def _plus(e: Expr, more: int) -> Expr:
-    return Apply(DType.INDEX, "add", (e, Literal(DType.INDEX, more))) if more else e
-
-
 def _last(loop: ForStmt) -> Expr:
     """The index of the last iteration, if there is one: lo + (hi - 1 - lo) / step * step."""
+    dtype = loop.index.dtype
     zero = isinstance(loop.lo, Literal) and loop.lo.value == 0
-    distance = Apply(DType.INDEX, "sub", (loop.hi, Literal(DType.INDEX, 1)))
+    distance = Apply(dtype, "sub", (loop.hi, Literal(dtype, 1)))
     if not zero:
-        distance = Apply(DType.INDEX, "sub", (distance, loop.lo))
-    steps = Apply(DType.INDEX, "mul", (Apply(DType.INDEX, "div", (distance, loop.step)), loop.step))
-    return steps if zero else Apply(DType.INDEX, "add", (loop.lo, steps))
+        distance = Apply(dtype, "sub", (distance, loop.lo))
+    steps = Apply(dtype, "mul", (Apply(dtype, "div", (distance, loop.step)), loop.step))
+    return steps if zero else Apply(dtype, "add", (loop.lo, steps))
 
 
 def _reads(e: Expr, name: str) -> bool:
     return any(isinstance(x, ScalarRef) and x.name == name for x in expr_walk(e))
 
 
-def _steady(e: Expr, index: str) -> bool:
-    """Is the expression the same in all iterations, or the index plus something that is?"""
-    if not _reads(e, index) or isinstance(e, ScalarRef):
+def _rises(e: Expr, index: ScalarVar) -> bool:
+    """Does the expression stay or grow as the index does, so that its first and last value bound the others?"""
+    if not _reads(e, index.name) or isinstance(e, ScalarRef):
         return True
-    if not isinstance(e, Apply) or e.fn not in ("add", "sub"):
+    if isinstance(e, Convert):  # of an i32 index: the others may wrap
+        return e.dtype is DType.INDEX and index.dtype is DType.I32 and isinstance(e.arg, ScalarRef)
+    if not isinstance(e, Apply) or e.fn not in ("add", "sub", "min", "max"):
         return False
     a, b = e.args
-    if e.fn == "add" and _reads(b, index):
+    if e.fn != "sub" and _reads(b, index.name):
         a, b = b, a
-    return not _reads(b, index) and _steady(a, index)
+    return not _reads(b, index.name) and _rises(a, index)
 
 
 def _without_masks(copy: AsyncCopy, loop: ForStmt, fresh: Callable[[str], str]) -> tuple[CopyOrigin, AsyncCopy]:

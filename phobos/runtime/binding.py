@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from phobos.diagnostics import Diagnostic, LaunchError, nearest
-from phobos.ir.abi import Specialization, TensorFacts
+from phobos.ir.abi import Specialization, TensorFacts, known_multiples
 from phobos.ir.types import DTYPE_BY_NAME, DType
 from phobos.runtime.arguments import ArrayView, scalar, view
 from phobos.runtime.facts import KernelFacts, ParamFact
@@ -392,7 +392,7 @@ def specialize(facts: KernelFacts, call: Call, signs: Iterable[str] = ()) -> Spe
         )
     return Specialization(
         tensors=tuple(tensors),
-        dim_multiple=tuple((dim, 16 if call.dims[dim] % 16 == 0 else 1) for dim in facts.dims),
+        dim_multiple=known_multiples(facts.dims, call.dims, [(t.dims, f) for t, (_, f) in zip(facts.tensors, tensors)]),
         index_bits=64 if wide or facts.index == "64" else 32,
         overlap=overlapping(facts, call.views),
         sign=tuple((name, 1 if call.scalars[name] > 0 else 0) for name in signs),

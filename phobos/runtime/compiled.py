@@ -235,7 +235,10 @@ def _assumptions(spec: Specialization) -> str:
         ("16-byte aligned", [n for n, t in spec.tensors if t.align16]),
         ("contiguous", [n for n, t in spec.tensors if t.contiguous]),
         ("16-byte aligned and contiguous along another axis", [n for n, t in spec.tensors if t.inner is not None]),
-        ("multiples of 16", [n for n, multiple in spec.dim_multiple if multiple % 16 == 0]),
+        *(
+            (f"multiples of {m}", [n for n, multiple in spec.dim_multiple if multiple == m])
+            for m in sorted({m for _, m in spec.dim_multiple if m > 1}, reverse=True)
+        ),
         ("sharing memory", sorted(spec.overlap)),
         ("positive", [n for n, sign in spec.sign if sign == 1]),
         ("of either sign", [n for n, sign in spec.sign if sign != 1]),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from phobos.diagnostics import CompileError, Diagnostic, LaunchError, nearest
-from phobos.ir.abi import Specialization, TensorFacts
+from phobos.ir.abi import Specialization, TensorFacts, known_multiples
 from phobos.ir.types import DTYPE_BY_NAME, DType
 from phobos.runtime.facts import KernelFacts
 from phobos.runtime.pipeline import Config, KernelInfo
@@ -150,7 +150,8 @@ def guided_spec(facts: KernelFacts, default: Specialization, dims: Mapping[str, 
             aligned = aligned and step * tensor.dtype.bytes % 16 == 0
         wide = wide or step * (sizes[0] if sizes else 1) > 2**31 - 1
         tensors.append((tensor.name, TensorFacts(align16=aligned, contiguous=True)))
-    multiples = tuple((d, 16 if dims.get(d, _LARGE) % 16 == 0 else 1) for d in facts.dims)
+    known = {d: dims.get(d, _LARGE) for d in facts.dims}
+    multiples = known_multiples(facts.dims, known, [(t.dims, f) for t, (_, f) in zip(facts.tensors, tensors)])
     bits = 64 if (wide and facts.index != "32") or facts.index == "64" else 32
     return replace(default, tensors=tuple(tensors), dim_multiple=multiples, index_bits=bits)
 

@@ -48,6 +48,7 @@ class GlobalText:
             if a.low:
                 tests.append(f"{a.start} >= 0")
             if a.high:
-                end = a.start if a.length == 1 else f"{a.start} + {a.length - 1}"
-                tests.append(f"{end} < {a.dim}")
+                # Not start + length - 1 < dim: a start may lie just below 2^31, no dim lies that far below 0.
+                end = a.dim if a.length == 1 else f"{a.dim} - {a.length - 1}"
+                tests.append(f"{a.start} < {end}")
         return " && ".join(f"PH_GUARD({t})" for t in tests) or None

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import TypeVar
 
+from phobos.compiler import default_spec
 from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.tile import KernelIR
 from phobos.ir.types import DType
+from phobos.passes import pipeline
 from phobos.semantic.signature import Signature
 from phobos.syntax import ast
 from phobos.target import Target
 from phobos.tuning.model import UNKNOWN_DIM, Estimate, estimate
 
+_T = TypeVar("_T")
 _MOST = 400  # configurations looked at: about 5 ms each
+_TRIED = 6  # configurations that are lowered until one fits
+_EQUAL = 0.003  # of the estimate: less than what decides nothing
+_MOST_REASONS = 8  # that a diagnostic gives
 
 
 def choose(
@@ -38,8 +45,8 @@ def choose(
     for name, values in signature.space.items():
         if name not in fixed and name in dims and dims[name] in values:
             fixed[name] = dims[name]
-    best: tuple[tuple[bool, float, int, float], dict[str, object], Estimate, KernelIR] | None = None
-    reasons: list[str] = []
+    possible: list[tuple[Estimate, tuple[dict[str, object], KernelIR]]] = []
+    reasons: dict[str, list[str]] = {}  # why not -> configurations
     count = rejected = 0
     errors: dict[tuple[str, ...], CompileError] = {}  # by what they say
     for config in _candidates(signature, fixed):
@@ -49,18 +56,14 @@ def choose(
         except CompileError as error:
             rejected += 1
             errors.setdefault(tuple(str(d) for d in error.diagnostics), error)
-            reasons.append(f"{_text(config)}: {error.diagnostics[0].message}")
+            reasons.setdefault(error.diagnostics[0].message, []).append(_text(config))
             continue
         found = estimate(kernel, target, dims)
         if found.why_not is not None:
-            reasons.append(f"{_text(config)}: {found.why_not}")
+            reasons.setdefault(found.why_not, []).append(_text(config))
             continue
-        # Of equals the one that needs less, and then the one of longer rows (128x256 tiles of a GEMM are 5 % faster
-        # than 256x128 on an H200): the order in which a text lists its names must not matter.
-        rank = (broken_promise(kernel, dims) is not None, found.cycles, found.shared_bytes, found.rows)
-        if best is None or rank < best[0]:
-            best = (rank, config, found, kernel)
-    if best is None:
+        possible.append((found, (config, kernel)))
+    if not possible:
         if rejected == count and (len(errors) == 1 or not fixed):
             raise next(iter(errors.values()))  # the configuration has no part in it
         raise CompileError(
@@ -68,10 +71,11 @@ def choose(
                 code="PH0540",
                 message=f"no configuration of kernel `{signature.name}` can run on {target.arch}",
                 span=signature.span,
-                notes=tuple(reasons[:8]),
+                notes=_grouped(reasons),
             )
         )
-    _, config, e, kernel = best
+    kept = [(found, it) for found, it in possible if broken_promise(it[1], dims) is None]
+    e, (config, kernel) = _lowered(kept or possible, target)
     unknown = [d.name for d in kernel.dims if d.name not in dims]
     blocks, waves = "block" if e.blocks == 1 else "blocks", "wave" if e.waves == 1 else "waves"
     reason = (
@@ -80,6 +84,48 @@ def choose(
         + (f"; {', '.join(unknown)} taken as {UNKNOWN_DIM}" if unknown else "")
     )
     return config, reason
+
+
+def _lowered(
+    possible: list[tuple[Estimate, tuple[dict[str, object], KernelIR]]], target: Target
+) -> tuple[Estimate, tuple[dict[str, object], KernelIR]]:
+    """The preferred one of those that can be lowered: only then it is known what a ring or a result needs of shared
+    memory. Where none of the first few can, the first, so that compiling it says why."""
+    left = list(possible)
+    for _ in range(min(_TRIED, len(left))):
+        chosen = preferred(left)
+        try:
+            pipeline.run(chosen[1][1], target, default_spec(chosen[1][1]))
+            return chosen
+        except CompileError:
+            left.remove(chosen)
+            # Smaller ones come next: those that need as much of what was missing would fail alike.
+            left = [x for x in left if x[0].shared_bytes < chosen[0].shared_bytes] or left
+            if not left:
+                break
+    return preferred(possible)
+
+
+def preferred(possible: Sequence[tuple[Estimate, _T]]) -> tuple[Estimate, _T]:
+    """The fastest; of equals the one that needs less.
+
+    A GEMM's tiles of 128x256 and 256x128 then still tie: rows shorter than a line decide (BK = 32: 288 and 312 us on an
+    H200), and without them the one of more rows was the faster (BK = 64: 325 and 287 us in a search, alike in turns
+    with cuBLAS). The order in which a text lists its names must not matter, nor what little an epilogue adds.
+    """
+    least = min(e.cycles for e, _ in possible)
+    equal = [x for x in possible if x[0].cycles <= least * (1 + _EQUAL)]
+    return min(equal, key=lambda x: (x[0].shared_bytes, x[0].short_rows, -x[0].rows, -x[0].across))
+
+
+def _grouped(reasons: Mapping[str, list[str]]) -> tuple[str, ...]:
+    """Each reason once, with one of the configurations that it holds for."""
+    notes = [
+        f"{configs[0]}{f' and {len(configs) - 1} more' if len(configs) > 1 else ''}: {reason}"
+        for reason, configs in reasons.items()
+    ]
+    hidden = len(notes) - _MOST_REASONS
+    return (*notes[:_MOST_REASONS], *([f"and {hidden} more reasons"] if hidden > 0 else []))
 
 
 def broken_promise(kernel: KernelIR, dims: Mapping[str, int]) -> str | None:

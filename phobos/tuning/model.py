@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 
 from phobos.compiler import default_spec
 from phobos.diagnostics import CompileError
@@ -43,6 +43,9 @@ _BYTES_PER_CYCLE = 19.0  # of global memory, per SM: 4.3 TB/s over 132 SMs at 1.
 _L2_BYTES_PER_CYCLE = 24.0  # of data that an earlier block already brought into the L2, per SM, by cp.async past the L1
 # The same through registers: f32 tiles of 128x64x64 that are rounded to f16 on the way came at 8.1 TB/s on an H200.
 _L2_BYTES_PER_CYCLE_OF_LOADS = 40.0
+# Of tiles that all blocks load to registers, as the weights of a norm: they stay in the L1 (131 us for rows of 8192
+# with two of them, 132 us without).
+_L1_BYTES_PER_CYCLE = 64.0
 _LATENCY = 700.0  # cycles from a global load to data behind a barrier
 _PIPELINED = 250.0  # cycles of an iteration around its wait and barrier where loads are on their way before
 _DEEP = 12.0  # the same for a loop of one product with three stages or more, whose first fragments are loaded ahead too
@@ -53,6 +56,7 @@ _COPIES = 8  # 16-byte copies that a thread may start at once before its product
 _BURST = 22.0  # issue slots for each more: padded tiles of 128x256x64, 12 at once, took 331 us, 6 of 128x256x32 311
 # Cycles for a byte of the first stage: nothing is computed before, and all SMs ask at once.
 _FILL = 2.0 / _BYTES_PER_CYCLE
+_LINE = 128  # bytes that the L2 gives at once
 _WARPS_TO_FILL = 4.0  # warps per SM that keep the issue slots busy, with register tiles as in FMA products
 _WARPS_TO_STREAM = 16.0  # warps per SM that keep the memory system busy
 _SLOTS = {"exp": 6, "exp2": 4, "log": 8, "div": 9, "sqrt": 8, "rsqrt": 4, "tanh": 16, "erf": 24, "gelu": 30, "pow": 30,
@@ -64,8 +68,8 @@ _SAFE_REGISTERS = 232  # estimates above have spilled (FMA tiles of 8 x 16 a thr
 
 @dataclass(frozen=True)
 class Estimate:
-    """cycles: for the whole grid. `rows`: of tiles that a block loads and stores, each a piece of memory of its own.
-    `why_not` is set where the configuration cannot run."""
+    """cycles: for the whole grid. `rows`: of tiles that a block's loops load and store, each a piece of memory of its
+    own. `short_rows`: those of less than 128 bytes. `why_not` is set where the configuration cannot run."""
 
     cycles: float
     threads: int
@@ -76,6 +80,8 @@ class Estimate:
     waves: int
     why_not: str | None = None
     rows: float = 0.0
+    short_rows: float = 0.0
+    across: int = 0  # blocks along the first axis of the grid
 
 
 def estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Estimate:
@@ -83,7 +89,10 @@ def estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Estim
     try:
         return _estimate(kernel, target, dims)
     except CompileError as error:
-        return Estimate(float("inf"), 0, 0, 0, 0, 0, 0, error.diagnostics[0].message)
+        first = error.diagnostics[0]
+        # Without the extents in brackets: configurations that fail alike should read alike.
+        why_not = f"{first.message.partition(' (')[0]}: {'; '.join(first.notes)}" if first.notes else first.message
+        return Estimate(float("inf"), 0, 0, 0, 0, 0, 0, why_not)
 
 
 def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Estimate:
@@ -122,9 +131,10 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     stream = min(1.0, resident * threads / 32 / _WARPS_TO_STREAM)
     first_touch = min(counter.bytes, _tensor_bytes(kernel, sizes) / blocks)
     again = max(0.0, counter.bytes - first_touch)
-    through = min(again, counter.converted)
+    through, kept = min(again, counter.converted), min(again, counter.kept)
     memory = first_touch / _BYTES_PER_CYCLE * alternate / stream
-    memory += (again - through) / _L2_BYTES_PER_CYCLE + through / _L2_BYTES_PER_CYCLE_OF_LOADS
+    memory += (again - through - kept) / _L2_BYTES_PER_CYCLE + through / _L2_BYTES_PER_CYCLE_OF_LOADS
+    memory += kept / _L1_BYTES_PER_CYCLE
     fill = min(1.0, resident * threads / 32 / _WARPS_TO_FILL)
     alone = compute / min(1.0, threads / 32 / _WARPS_TO_FILL) + counter.latency
     per_wave = max(resident * _together(compute / fill, memory), alone) + counter.fill / resident
@@ -134,7 +144,10 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
         # A few spilled addresses cost little beside tensor-core products; spilled operands of FMAs cost much.
         tensor = bool(plans) and all(p.room != "fma" for p in plans.values())
         cycles *= 1 + over / (160 if counter.converted else 240 if tensor else 64)
-    return Estimate(cycles, threads, registers, shared, blocks, per_sm, waves, why_not, counter.rows)
+    return Estimate(
+        cycles, threads, registers, shared, blocks, per_sm, waves, why_not, counter.rows, counter.short_rows,
+        kernel.grid[0].evaluate(sizes),
+    )  # fmt: skip
 
 
 def _quotient(whole: bool, a: float, b: float) -> float:
@@ -177,8 +190,13 @@ class _Counter:
     ):
         self.kernel, self.plans, self.place, self.layouts = kernel, plans, place, layouts
         self.target, self.threads = target, threads
-        self.slots = self.bytes = self.latency = self.fill = self.rows = 0.0
+        self.slots = self.bytes = self.latency = self.fill = self.rows = self.short_rows = 0.0
         self.converted = 0.0  # of the bytes those of operands that are converted on the way to shared memory
+        self.kept = 0.0  # and those that all blocks load to registers
+        self.of_block: set[Value] = set()  # scalars that depend on which block it is
+        for op in kernel_ops(kernel):
+            if isinstance(op, ProgramId) or self.of_block & set(op.operands()):
+                self.of_block.update(v for v in op.defined() if not v.is_tile)
         self.known: dict[Value, float] = {d.value: float(dims.get(d.name, UNKNOWN_DIM)) for d in kernel.dims}
         self.sizes = {d.name: dims.get(d.name, UNKNOWN_DIM) for d in kernel.dims}
 
@@ -263,14 +281,16 @@ class _Counter:
         elif isinstance(op, Load) and op.result.is_tile:
             size = op.result.type.size * op.result.dtype.bytes  # type: ignore[union-attr]
             self.bytes += times * size
-            self.rows += times * op.result.type.size / op.result.shape[-1]  # type: ignore[union-attr]
+            self._count_rows(op.result, times)
             self.converted += times * size if self._converted(op) else 0.0
+            shared = op.result not in self.place.staged and not self.of_block & set(op.operands())
+            self.kept += times * size if shared else 0.0
             self.slots += times * self._registers(op.result)
             if times == 1.0:
                 self.latency += 0.5 * _LATENCY
         elif isinstance(op, Store) and op.value.is_tile:
             self.bytes += times * op.value.type.size * op.value.dtype.bytes  # type: ignore[union-attr]
-            self.rows += times * op.value.type.size / op.value.shape[-1]  # type: ignore[union-attr]
+            self._count_rows(op.value, times)
             self.slots += times * self._registers(op.value)
         elif isinstance(op, Atomic) and op.values[0].is_tile:
             self.slots += times * 8 * self._registers(op.values[0])
@@ -283,6 +303,12 @@ class _Counter:
                 return  # the product adds to its accumulator
             weight = _SLOTS.get(op.fn, 1) if isinstance(op, Compute) else 1
             self.slots += times * weight * self._registers(op.result)
+
+    def _count_rows(self, tile: Value, times: float) -> None:
+        rows = times * prod(tile.shape[:-1]) if times > 1 else 0.0
+        self.rows += rows
+        if tile.shape[-1] * tile.dtype.bytes < _LINE:
+            self.short_rows += rows
 
     def _evaluate(self, op: Op) -> None:
         if isinstance(op, Constant):

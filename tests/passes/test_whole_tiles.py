@@ -126,6 +126,28 @@ def test_positions_beside_the_index() -> None:
     check(text(more=", first: i32", range="0, K - first, 32", k="k + first"), 32, 64, 96, first=24)
 
 
+def test_bounds_of_32_bits() -> None:
+    source = text(more=", first: i32, end: i32", range="first * 8, end, 32")
+    whole, cut = versions(schedule_of(source))
+    assert not masked(whole) and masked(cut)
+    rng = np.random.default_rng(5)
+    a, b = (rng.standard_normal(s).astype(np.float16) for s in ((32, 96), (96, 64)))
+    pairs = ((0, 96), (4, 96), (2, 80), (0, 64), (0, 70), (0, 2000), (-8, 96), (-1, 40), (6, 10), (1, -(2**31)))
+    for first, end in pairs:
+        c = np.full((32, 64), np.nan, np.float32)
+        phobos.jit(source)(a, b, c, first=first, end=end, backend="emulator")
+        # Whole blocks of 32 from the first one on, as far as the tensors go.
+        rows = [k for at in range(first * 8, end, 32) for k in range(at, at + 32) if 0 <= k < 96]
+        np.testing.assert_allclose(c, a[:, rows].astype(np.float64) @ b[rows].astype(np.float64), rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["step_a", "step_b", "step_a_at", "step_b_at", "step_1_a", "a_chunk", "b_chunk"])
+@pytest.mark.parametrize("bk", [16, 32])
+def test_names_that_the_text_makes(name: str, bk: int) -> None:
+    source = text(range=f"0, K, {bk}", bk=bk).replace("acc", name)
+    check(source, 32, 64, 96)
+
+
 def test_no_address_arithmetic_between_the_products(tmp_path: Path) -> None:
     """What is added in a vector register between products costs four cycles each."""
     tool = sass.disassembler()

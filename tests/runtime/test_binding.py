@@ -260,6 +260,16 @@ def test_rows_that_are_no_multiple_of_16_bytes(frontend: Frontend) -> None:
     assert dict(found.dim_multiple) == {"M": 16, "N": 1}
 
 
+@pytest.mark.parametrize(
+    "columns, multiple",
+    [(64, 16), (72, 8), (68, 4), (66, 1), (63, 1)],  # rows of 264 and 252 bytes begin anywhere
+)
+def test_multiples_of_extents_along_rows(frontend: Frontend, columns: int, multiple: int) -> None:
+    """Rows of whole 16 bytes are told apart by what divides their length; other dims only by 16."""
+    x, y, w = (aligned_array(shape) for shape in ((24, columns), (24, columns), (columns, 4)))
+    assert dict(spec(frontend, X=x, Y=y, W=w).dim_multiple) == {"M": 1, "N": multiple}
+
+
 def test_strides_of_unit_axes_do_not_matter() -> None:
     assert binding.normalized_strides((1, 64), (7, 1)) == (64, 1)
     assert binding.normalized_strides((5, 1), (9, 3)) == (9, 1)

@@ -9,8 +9,13 @@ import pytest
 
 import phobos
 from phobos import resources
+from phobos.diagnostics import CompileError
 from phobos.runtime.pipeline import Request
+from phobos.semantic.signature import signatures
+from phobos.source import SourceFile
+from phobos.syntax.parser import parse
 from phobos.target import get_target
+from phobos.tuning import default
 from phobos.tuning.model import Estimate, estimate
 
 ATTENTION = {"Nq": 4096, "Nk": 4096, "D": 64}
@@ -89,3 +94,54 @@ def test_the_reason_names_the_extents_that_it_had_to_guess() -> None:
     assert "M, N taken as 4096" in kernel.compile(arch="sm_90a").report
     assert "N taken as 4096" in kernel.compile(arch="sm_90a", dims={"M": 64}).report
     assert "taken as" not in kernel.compile(arch="sm_90a", dims={"M": 64, "N": 64}).report
+
+
+def test_a_reason_is_given_once_with_what_each_way_lacks() -> None:
+    text = """
+@options(matmul = wmma)
+@autotune(BM in [32, 128], BK in [16, 64])
+kernel nt(A: tensor<f32>[M, K], B: tensor<f32>[N, K], C: tensor<f32>[M, N]) {
+  var acc: tile<f32>[BM, 32] = 0.0
+  for k in range(0, K, BK) { acc += dot_t(A[ctx.block.x * BM :+ BM, k :+ BK], B[0 :+ 32, k :+ BK]) }
+  C[ctx.block.x * BM :+ BM, 0 :+ 32] = acc
+}
+"""
+    module = parse(SourceFile("nt.ph", text))
+    with pytest.raises(CompileError) as caught:
+        default.choose(signatures(module)[0], module, {}, {}, get_target("sm_90a"))
+    (diagnostic,) = caught.value.diagnostics
+    (note,) = diagnostic.notes
+    assert diagnostic.code == "PH0540"
+    assert note.startswith("BM=32, BK=16 and 8 more: no way to compute this product: ")
+    assert "wmma: f32 operands stay unrounded without @tensorcore" in note
+
+
+GEMM = """
+{head}
+@autotune(BM in [32, 256], BN in [32, 256], BK in [16, 128])
+kernel g(A: tensor<f16>[M, K], B: tensor<f16>[K, N], C: tensor<{out}>[M, N]) {{
+  let row = ctx.block.y * BM
+  let col = ctx.block.x * BN
+  var acc: tile<f32>[BM, BN] = 0.0
+  for k in range(0, K, BK) {{
+    acc += dot(A[row :+ BM, k :+ BK], B[k :+ BK, col :+ BN])
+  }}
+  C[row :+ BM, col :+ BN] = acc
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "head, out",
+    [
+        ("@options(stages = 6)\n@dynshared", "f32"),  # six stages of the tiles that are best otherwise do not fit
+        ("@options(stages = 5)\n@dynshared", "f16"),
+        ("", "f16"),  # the result goes through shared memory too
+        ("@options(matmul = wmma)", "f32"),
+    ],
+)
+@pytest.mark.parametrize("arch", ["sm_75", "sm_90a", "sm_120a"])
+def test_the_default_can_be_compiled(head: str, out: str, arch: str) -> None:
+    kernel = phobos.jit(GEMM.format(head=head, out=out))
+    for dims in ({}, {"M": 4096, "N": 4096, "K": 4096}):
+        assert kernel.compile(arch=arch, dims=dims).shared_bytes > 0
