@@ -121,17 +121,17 @@ def _selected(
 
 
 def _pins(config: dict[str, object], work: Sequence[tuple[Bench, Case]]) -> dict[str, dict[str, object]]:
-    """By example: of the pinned names those that its space has; where none has a name, all keep it, and say so."""
-    from kbench.text import load_kernel
+    """By example: of the pinned names those that its space has. Raises UsageError for a name that none has."""
+    from kbench.text import known_name, load_kernel
 
     examples = {bench.example: bench for bench, _ in work}
     if not config:
         return dict.fromkeys(examples, config)
     spaces = {example: {n for n, _ in load_kernel(bench).info.space} for example, bench in examples.items()}
-    known = set().union(*spaces.values())
-    return {
-        example: {n: v for n, v in config.items() if n in space or n not in known} for example, space in spaces.items()
-    }
+    known = sorted(set().union(*spaces.values()))
+    for name in config:
+        known_name("configuration name", name, known)
+    return {example: {n: v for n, v in config.items() if n in space} for example, space in spaces.items()}
 
 
 def _on_gpu(backend: str) -> bool:

@@ -74,7 +74,8 @@ def build(loop: ForStmt, views: Iterable[GlobalView], fresh: Callable[[str], str
     condition = tests[0]
     for test in tests[1:]:
         condition = Apply(DType.BOOL, "and", (condition, test))
-    return [*origins, IfStmt(span=loop.span, condition=condition, then=(whole,), orelse=(loop,), note=_NOTE)]
+    cut = replace(loop, note="with masks")
+    return [*origins, IfStmt(span=loop.span, condition=condition, then=(whole,), orelse=(cut,), note=_NOTE)]
 
 
 def _again(s: Stmt) -> Stmt:

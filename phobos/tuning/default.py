@@ -115,7 +115,7 @@ def preferred(possible: Sequence[tuple[Estimate, _T]]) -> tuple[Estimate, _T]:
     """
     least = min(e.cycles for e, _ in possible)
     equal = [x for x in possible if x[0].cycles <= least * (1 + _EQUAL)]
-    return min(equal, key=lambda x: (x[0].shared_bytes, x[0].short_rows, -x[0].rows, -x[0].across))
+    return min(equal, key=lambda x: (x[0].shared_bytes, x[0].short_rows, -x[0].rows, -x[0].across, x[0].alone))
 
 
 def _grouped(reasons: Mapping[str, list[str]]) -> tuple[str, ...]:

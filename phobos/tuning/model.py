@@ -82,6 +82,7 @@ class Estimate:
     rows: float = 0.0
     short_rows: float = 0.0
     across: int = 0  # blocks along the first axis of the grid
+    alone: float = 0.0  # cycles of a wave of which nothing is hidden
 
 
 def estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Estimate:
@@ -146,7 +147,7 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
         cycles *= 1 + over / (160 if counter.converted else 240 if tensor else 64)
     return Estimate(
         cycles, threads, registers, shared, blocks, per_sm, waves, why_not, counter.rows, counter.short_rows,
-        kernel.grid[0].evaluate(sizes),
+        kernel.grid[0].evaluate(sizes), alone,
     )  # fmt: skip
 
 
@@ -209,10 +210,13 @@ class _Counter:
 
     def _round(self, loop: For, loads: list[Load]) -> float:
         """Cycles of one iteration that nothing hides within a CTA."""
-        if not all(map(self._ahead, loads)):
+        asked = loop.pipeline if loop.pipeline is not None else self.kernel.options.stages
+        if not all(map(self._ahead, loads)) or asked == 1:
             return _LATENCY
         products = [o for o in loop.body.ops if isinstance(o, Dot)]
         if len(products) != 1 or any(map(self._converted, loads)):  # a tile ahead through registers is two stages
+            return _PIPELINED
+        if asked == 2:
             return _PIPELINED
         stage = sum(self._operand_bytes(load.result) for load in loads)
         registers = products[0].result.shape[0] * products[0].result.shape[1] // self.threads * 5 // 4 + 72

@@ -52,6 +52,13 @@ def versions(schedule: Schedule) -> list[ForStmt]:
     return [loop for loop in loops if any(isinstance(s, StepMultiply) for s in loop.body)]
 
 
+def branch_notes(schedule: Schedule) -> set[str]:
+    """What the emitted text says of the versions."""
+    branches = [s for s in walk(schedule.body) if isinstance(s, IfStmt)]
+    (branch,) = [s for s in branches if any(isinstance(x, ForStmt) for x in s.then)]
+    return {branch.note, *(s.note for s in branch.orelse)}
+
+
 def masked(loop: ForStmt) -> bool:
     return any(isinstance(s, AsyncCopy) and s.view.guarded for s in walk(loop.body))
 
@@ -62,6 +69,7 @@ def test_two_versions_behind_one_condition(bk: int) -> None:
     whole, cut = versions(schedule)
     assert any(whole in s.then and cut in s.orelse for s in walk(schedule.body) if isinstance(s, IfStmt))
     assert not masked(whole) and masked(cut)
+    assert branch_notes(schedule) == {"no tile of the loop is cut off", "with masks"}
     # Every product once, and every tile copied once, in both.
     for loop in (whole, cut):
         parts = [s.part for s in walk(loop.body) if isinstance(s, StepMultiply)]

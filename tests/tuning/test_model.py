@@ -145,3 +145,16 @@ def test_the_default_can_be_compiled(head: str, out: str, arch: str) -> None:
     kernel = phobos.jit(GEMM.format(head=head, out=out))
     for dims in ({}, {"M": 4096, "N": 4096, "K": 4096}):
         assert kernel.compile(arch=arch, dims=dims).shared_bytes > 0
+
+
+@pytest.mark.parametrize("values", ["{1, 2, 4}", "{4, 2, 1}"])
+@pytest.mark.parametrize("how", ["@options(stages = S)", ""])
+def test_the_stages_that_a_text_leaves_open(values: str, how: str) -> None:
+    """Not the first value that is listed, and not the one without a ring."""
+    text = GEMM.format(head=f"@dynshared\n{how}", out="f32").replace("@autotune(", f"@autotune(S in {values}, ")
+    if not how:
+        text = text.replace("  for k in", "  @pipeline(S)\n  for k in")
+    module = parse(SourceFile("g.ph", text))
+    pinned = {"BM": 128, "BN": 128, "BK": 32}
+    config, _ = default.choose(signatures(module)[0], module, {}, {}, get_target("sm_90a"), pinned=pinned)
+    assert config["S"] == 4
