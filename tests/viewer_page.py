@@ -13,7 +13,12 @@ class Page:
         metrics = {"width": size[0], "height": size[1], "deviceScaleFactor": 1, "mobile": False}
         driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
         driver.get(url)
-        assert self.js("return document.documentElement.dataset.ready") == "true", driver.get_log("browser")
+        # The page unpacks itself after it is loaded, which takes its time on a busy machine.
+        from selenium.webdriver.support.ui import WebDriverWait
+
+        ready = "return document.documentElement.dataset.ready"
+        WebDriverWait(driver, 30).until(lambda _: self.js(ready) is not None, message="the page does not get ready")
+        assert self.js(ready) == "true", driver.get_log("browser")
 
     def js(self, script: str, *args: Any) -> Any:
         return self.driver.execute_script(script, *args)
