@@ -55,6 +55,7 @@ from phobos.ir.storage import (
     Apply,
     Buffer,
     BufferRef,
+    Convert,
     Expr,
     Fragment,
     FragmentRef,
@@ -441,7 +442,23 @@ def _index(loop: ForStmt) -> Expr:
 
 
 def _before(index: Expr, loop: ForStmt) -> Expr:
-    return Apply(DType.BOOL, "gt" if loop.down else "lt", (index, loop.hi))
+    """Is there an iteration of that index? In 64 bits where the index is a number of the text: a few steps beyond the
+    last one may not fit its own type."""
+    end = loop.hi
+    if loop.index.dtype is not DType.INDEX:
+        index, end = _wide(index, loop), _wide(end, loop)
+    return Apply(DType.BOOL, "gt" if loop.down else "lt", (index, end))
+
+
+def _wide(e: Expr, loop: ForStmt) -> Expr:
+    """Sums and products of the loop's numbers in 64 bits."""
+    if isinstance(e, Literal):
+        return Literal(DType.I64, int(e.value))
+    if isinstance(e, Apply) and e.fn in ("add", "mul") and e.dtype is DType.INDEX:  # those of _plus
+        return Apply(DType.I64, e.fn, tuple(_wide(a, loop) for a in e.args))
+    if isinstance(e, ScalarRef) and e.name == loop.index.name:
+        e = ScalarRef(loop.index.dtype, e.name)
+    return Convert(DType.I64, e)
 
 
 def _at(view: GlobalView, values: Mapping[str, Expr]) -> GlobalView:

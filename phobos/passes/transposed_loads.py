@@ -33,12 +33,18 @@ def run(kernel: KernelIR, spec: Specialization) -> tuple[KernelIR, tuple[Decisio
 
 
 def _fits(op: Load, spec: Specialization, readers: dict[Value, list[Op]]) -> bool:
-    """Is the contiguous axis the first of a tile of two, and the tile a right operand and nothing else?"""
+    """Is the contiguous axis the first of a tile of two, and the tile a right operand and nothing else?
+
+    Not the 8-bit operand of a `dot_t`: tensor cores have no transposed load for what it would become.
+    """
     v, axes = op.result, op.view.axes
     along = [number for number, axis in enumerate(axes) if isinstance(axis, AxisRange)]
     if len(v.shape) != 2 or len(along) != 2 or op.transposed:
         return False
-    right = all(isinstance(r, Dot) and r.b is v and r.a is not v for r in readers.get(v, []))
+    dots = [r for r in readers.get(v, []) if isinstance(r, Dot) and r.b is v and r.a is not v]
+    right = len(dots) == len(readers.get(v, []))
+    if v.dtype.bytes == 1 and any(r.transpose_b for r in dots):
+        return False
     return right and along[0] == spec.tensor(op.view.tensor.name).inner
 
 

@@ -17,7 +17,7 @@ from phobos.tuning.model import UNKNOWN_DIM, Estimate, estimate
 
 _T = TypeVar("_T")
 _MOST = 400  # configurations looked at: about 5 ms each
-_TRIED = 6  # configurations that are lowered until one fits
+_TRIED = 9  # configurations that are lowered until one fits
 _EQUAL = 0.003  # of the estimate: less than what decides nothing
 _MOST_REASONS = 8  # that a diagnostic gives
 
@@ -92,15 +92,17 @@ def _lowered(
     """The preferred one of those that can be lowered: only then it is known what a ring or a result needs of shared
     memory. Where none of the first few can, the first, so that compiling it says why."""
     left = list(possible)
-    for _ in range(min(_TRIED, len(left))):
+    for number in range(min(_TRIED, len(left))):
         chosen = preferred(left)
         try:
             pipeline.run(chosen[1][1], target, default_spec(chosen[1][1]))
             return chosen
         except CompileError:
             left.remove(chosen)
-            # Smaller ones come next: those that need as much of what was missing would fail alike.
-            left = [x for x in left if x[0].shared_bytes < chosen[0].shared_bytes] or left
+            # Smaller ones come next, and soon much smaller ones: those that need as much of what was missing would fail
+            # alike.
+            most = chosen[0].shared_bytes * (1.0 if number < 2 else 0.5)
+            left = [x for x in left if x[0].shared_bytes < most]
             if not left:
                 break
     return preferred(possible)

@@ -147,3 +147,29 @@ def test_facts_of_a_call() -> None:
     spec = harness.specialization(kernel_of(text(DOT)), given)
     assert spec.tensor("B").inner == 0 and spec.tensor("A") == f()
     assert spec_from_json(spec_to_json(spec)) == spec
+
+
+@pytest.mark.parametrize("matmul", ["auto", "mma", "fma"])
+@pytest.mark.parametrize("call", ["dot_t", "dot"])
+def test_8_bit_operands_whose_axes_are_exchanged_in_memory(matmul: str, call: str) -> None:
+    """There is no transposed 8-bit load: a `dot_t` stays one."""
+    if (call, matmul) == ("dot", "mma"):
+        pytest.skip("a plain product of 8-bit operands is not one of mma unless b is stored transposed")
+    b_shape, b_view = ("[N, K]", "col :+ 16, k :+ 32") if call == "dot_t" else ("[K, N]", "k :+ 32, col :+ 16")
+    source = f"""
+@options(matmul = {matmul})
+kernel g(A: tensor<i8>[M, K], B: tensor<i8>{b_shape}, Y: tensor<i32>[M, N]) {{
+  let row = ctx.block.y * 32
+  let col = ctx.block.x * 16
+  var s: tile<i32>[32, 16] = 0
+  for k in range(0, K, 32) {{ s += {call}(A[row :+ 32, k :+ 32], B[{b_view}]) }}
+  Y[row :+ 32, col :+ 16] = s
+}}
+"""
+    rng = np.random.default_rng(3)
+    a = rng.integers(-5, 5, (64, 64)).astype(np.int8)
+    stored = rng.integers(-5, 5, (64, 64)).astype(np.int8)
+    y = np.zeros((64, 64), np.int32)
+    phobos.jit(source)(a, stored.T, y, backend="emulator")
+    right = stored if call == "dot_t" else stored.T
+    assert np.array_equal(y, a.astype(np.int64) @ right.astype(np.int64))

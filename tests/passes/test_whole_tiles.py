@@ -173,3 +173,18 @@ def test_no_address_arithmetic_between_the_products(tmp_path: Path) -> None:
     vector = sum(whole[x] for x in ("IMAD", "LEA", "IADD3", "VIADD", "LOP3", "SHF", "SEL", "ISETP"))
     assert vector <= 40 and others <= 70, whole
     assert not re.search("LDL|STL", " ".join(whole))
+
+
+@pytest.mark.parametrize(
+    "dtype, first, end",
+    [("i32", (2**31 - 160) // 8, 2**31 - 33), ("u32", 2**29 - 16, 2**32 - 8), ("i32", -(2**28), -(2**31) + 100)],
+)
+def test_bounds_near_the_ends_of_their_type(dtype: str, first: int, end: int) -> None:
+    """A few iterations beyond the last one do not fit the index's type: none of them may be copied."""
+    at = "(index(k) - index(first) * 8)" if dtype == "i32" else "index(k - first * 8)"
+    source = text(more=f", first: {dtype}, end: {dtype}", range="first * 8, end, 32", k=at)
+    a, b = np.ones((32, 128), np.float16), np.ones((128, 64), np.float16)
+    c = np.full((32, 64), np.nan, np.float32)
+    phobos.jit(source)(a, b, c, first=first, end=end, backend="emulator")
+    # Up to the end of the last block of 32.
+    assert np.all(c == min(128, len(range(first * 8, end, 32)) * 32))

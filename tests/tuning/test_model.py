@@ -158,3 +158,10 @@ def test_the_stages_that_a_text_leaves_open(values: str, how: str) -> None:
     pinned = {"BM": 128, "BN": 128, "BK": 32}
     config, _ = default.choose(signatures(module)[0], module, {}, {}, get_target("sm_90a"), pinned=pinned)
     assert config["S"] == 4
+
+
+@pytest.mark.parametrize("stages", [8, 12, 16])
+def test_the_default_fits_where_little_does(stages: int) -> None:
+    text = GEMM.format(head=f"@tensorcore(bf16x3)\n@options(stages = {stages})", out="f32").replace("<f16>", "<f32>")
+    text = text.replace("[32, 256]", "[16, 256]")
+    assert phobos.jit(text).compile(arch="sm_90a", dims={"M": 4096, "N": 4096, "K": 4096}).shared_bytes > 0
