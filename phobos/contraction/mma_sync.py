@@ -472,23 +472,11 @@ def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
         in_registers = query.a_computed and wn == 1 and dtype in (DType.F16, DType.BF16)
         out.append(
             MmaPlan(
-                room=name,
-                kind=kind,
-                query=query,
-                c_layout=accumulator_layout(query.m, query.n, wm, wn),
-                a_layout=a_layout,
-                b_layout=b_layout,
-                a_dtype=dtype,
-                b_dtype=dtype,
+                room=name, kind=kind, query=query, c_layout=accumulator_layout(query.m, query.n, wm, wn),
+                a_layout=a_layout, b_layout=b_layout, a_dtype=dtype, b_dtype=dtype,
                 rounding="tf32" if kind == "tf32" else "",
                 a_fragment=accumulator_layout(query.m, query.k, wm, 1) if in_registers else None,
-                row_split=(wm, mt),
-                cost=cost,
-                wm=wm,
-                wn=wn,
-                mt=mt,
-                nt=nt,
-                ahead=_ahead(query, mt, nt),
+                row_split=(wm, mt), cost=cost, wm=wm, wn=wn, mt=mt, nt=nt, ahead=_ahead(query, mt, nt),
                 description=f"{mt}x{nt} fragments of 16x8 a warp, warps {wm}x{wn}, k in steps of {depth}"
                 + (", a stays in registers if its rows line up" if in_registers else ""),
             )  # fmt: skip

@@ -343,24 +343,11 @@ def plans(query: ContractionQuery) -> Sequence[WmmaPlan]:
                 cost += 4 * (mt * _TILE * lanes // WARP) * log2(lanes)
             out.append(
                 WmmaPlan(
-                    room=name,
-                    kind=kind,
-                    query=q,
-                    c_layout=delivered_layout(q.m, q.n, wm, wn, lanes),
-                    a_layout=a_layout,
-                    b_layout=b_layout,
-                    a_dtype=dtype,
-                    b_dtype=dtype,
-                    rounding="tf32" if kind == "tf32" else "",
-                    row_split=(wm, WARP // lanes),
-                    cost=cost,
+                    room=name, kind=kind, query=q, c_layout=delivered_layout(q.m, q.n, wm, wn, lanes),
+                    a_layout=a_layout, b_layout=b_layout, a_dtype=dtype, b_dtype=dtype,
+                    rounding="tf32" if kind == "tf32" else "", row_split=(wm, WARP // lanes), cost=cost,
                     scratch=_scratch(q.warps, lanes * _VECTOR),
-                    wm=wm,
-                    wn=wn,
-                    mt=mt,
-                    nt=nt,
-                    lanes=lanes,
-                    ahead=_ahead(q, mt, nt),
+                    wm=wm, wn=wn, mt=mt, nt=nt, lanes=lanes, ahead=_ahead(q, mt, nt),
                     description=f"{mt}x{nt} fragments of 16x16 a warp, warps {wm}x{wn}, k in steps of {depth}",
                 )  # fmt: skip
             )

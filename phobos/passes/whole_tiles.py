@@ -52,7 +52,7 @@ def build(loop: ForStmt, views: Iterable[GlobalView], fresh: Callable[[str], str
             origin, copy = _without_masks(s, loop, fresh)
             origins.append(origin)
             copies.append(copy)
-    stages = [s for s in ahead.then if not isinstance(s, AsyncCopy)]
+    stages = [s for s in ahead.then if isinstance(s, SetScalar)]
     # The tiles one by one, each amid the products of a step, if enough steps come before the barrier: small ones first,
     # whatever order the text loads them in.
     copies.sort(key=lambda copy: copy.buffer.layout.bytes)
@@ -65,7 +65,7 @@ def build(loop: ForStmt, views: Iterable[GlobalView], fresh: Callable[[str], str
             continue
         group = groups.pop(0)
         named = {x.name for copy in group for x in expr_walk(copy.stage) if isinstance(x, ScalarRef)}
-        declared = [replace(s) for s in stages if isinstance(s, SetScalar) and s.target.name in named]
+        declared = [replace(stage) for stage in stages if stage.target.name in named]
         body += [replace(s, part=(0, 2)), replace(ahead, then=(*declared, *group))]
         body += [*([] if groups else [replace(commit)]), replace(s, part=(1, 2))]
     whole = replace(loop, body=tuple(body))

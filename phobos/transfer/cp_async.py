@@ -13,6 +13,7 @@ from phobos.layout.text import TextWriter
 from phobos.transfer.interface import GlobalText
 from phobos.transfer.plain import (
     begin,
+    displaced,
     guard_text,
     padding_tests,
     pointer,
@@ -69,7 +70,7 @@ def copy(
 def origin(w: TextWriter, name: str, view: GlobalText, layout: RegisterLayout, threads: ThreadPositions) -> None:
     """Declares the pointer to this thread's first element of the view."""
     base, _ = split_offset(view, plan(layout, threads, vector=vector_of(view, layout), merge=False))
-    w.line(f"const auto {name} = ph_origin({view.tensor}{'' if base == '0' else f' + ({base})'});")
+    w.line(f"const auto {name} = ph_origin({displaced(view.tensor, base)});")
 
 
 def commit(w: TextWriter) -> None:

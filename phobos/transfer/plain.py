@@ -103,9 +103,14 @@ def split_shared(nest: Nest, shared: SharedLayout) -> tuple[str, str]:
     return start if shared.swizzle else _sum(*base), _sum(*steps)
 
 
+def displaced(base: str, offset: str) -> str:
+    """The expression base + offset."""
+    return base if offset == "0" else f"{base} + ({offset})"
+
+
 def pointer(w: TextWriter, name: str, base: str, offset: str) -> None:
     """Declares `name` = base + offset."""
-    w.line(f"const auto {name} = {base}{'' if offset == '0' else f' + ({offset})'};")
+    w.line(f"const auto {name} = {displaced(base, offset)};")
 
 
 def offset_text(view: GlobalText, nest: Nest) -> str:

@@ -98,7 +98,6 @@ def _lowered(
             pipeline.run(chosen[1][1], target, default_spec(chosen[1][1]))
             return chosen
         except CompileError:
-            left.remove(chosen)
             # Smaller ones come next, and soon much smaller ones: those that need as much of what was missing would fail
             # alike.
             most = chosen[0].shared_bytes * (1.0 if number < 2 else 0.5)

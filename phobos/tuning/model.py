@@ -214,9 +214,8 @@ class _Counter:
         if not all(map(self._ahead, loads)) or asked == 1:
             return _LATENCY
         products = [o for o in loop.body.ops if isinstance(o, Dot)]
-        if len(products) != 1 or any(map(self._converted, loads)):  # a tile ahead through registers is two stages
-            return _PIPELINED
-        if asked == 2:
+        # a tile ahead through registers is two stages
+        if len(products) != 1 or any(map(self._converted, loads)) or asked == 2:
             return _PIPELINED
         stage = sum(self._operand_bytes(load.result) for load in loads)
         registers = products[0].result.shape[0] * products[0].result.shape[1] // self.threads * 5 // 4 + 72
