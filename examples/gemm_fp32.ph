@@ -1,4 +1,5 @@
 // C = alpha * A @ B + beta * C in IEEE f32, any M, N and K. As in BLAS, beta = 0 means that C is not read.
+@dynshared
 @autotune(BM in [16, 256], BN in [16, 256], BK in [8, 64])
 kernel gemm(A: tensor<f32>[M, K], B: tensor<f32>[K, N], C: tensor<f32>[M, N], alpha: f32, beta: f32) {
   let row = ctx.block.y * BM

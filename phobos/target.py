@@ -24,6 +24,11 @@ class Target:
     blocks_per_sm: int = 32
 
     @property
+    def shared_reserved(self) -> int:
+        """Bytes of shared memory that the system takes for each block."""
+        return 1024 if self.capability >= (8, 0) else 0
+
+    @property
     def has_cp_async(self) -> bool:
         return self.capability >= (8, 0)
 

@@ -34,6 +34,7 @@ ALLOWED: dict[tuple[str, str, str], str] = {
     ("*", "branch on 64", "bits == 64"): "the width of positions in bits",
     ("phobos/semantic/resolve.py", "branch on 32", 'option == "index"'): "the width of positions in bits",
     ("phobos/semantic/resolve.py", "branch on 64", 'option == "index"'): "the width of positions in bits",
+    ("phobos/contraction/fma_columns.py", "shape 2048", "_MOST_IN_BODY"): "multiply-adds of an unrolled loop body",
     ("phobos/runtime/arguments.py", "table of 32", '(1, 32): "uint32"'): "DLPack's dtypes by bits",
     ("phobos/runtime/arguments.py", "table of 32", '(2, 32): "float32"'): "DLPack's dtypes by bits",
     ("phobos/runtime/arguments.py", "table of 64", '(0, 64): "int64"'): "DLPack's dtypes by bits",

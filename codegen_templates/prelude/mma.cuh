@@ -1,14 +1,7 @@
 // part: mma
 // needs: core
 // provides: ph_ldmatrix_x1 ph_ldmatrix_x2 ph_ldmatrix_x4 ph_ldmatrix_x1_trans ph_ldmatrix_x2_trans ph_ldmatrix_x4_trans
-// provides: ph_place ph_mma_f16 ph_mma_bf16 ph_mma_tf32 ph_mma_s8 ph_mma_u8 ph_mma_e4m3 ph_mma_e5m2
-// A place in shared memory in bytes, to which the stage of a ring is added. It hides where it came from: what is added
-// up in elements is scaled in every iteration (10 instructions of a GEMM's loop, 3 % on an H200).
-PH_I unsigned ph_place(const void* p) {
-  unsigned at;
-  asm("mov.u32 %0, %1;" : "=r"(at) : "r"(ph_soff(p)));
-  return at;
-}
+// provides: ph_mma_f16 ph_mma_bf16 ph_mma_tf32 ph_mma_s8 ph_mma_u8 ph_mma_e4m3 ph_mma_e5m2
 #define PH_LDMATRIX(suffix, modifier) \
   PH_I void ph_ldmatrix_x1##suffix(unsigned* r, unsigned at) { \
     asm volatile("ldmatrix.sync.aligned.m8n8.x1" modifier ".shared.b16 {%0}, [%1];" \

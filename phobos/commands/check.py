@@ -2,7 +2,7 @@
 
 Whether a kernel is well typed may depend on its dtype names, its consts and its configuration. A kernel is good if, for
 every value of its bool consts, some dtype and some configuration of its space check; where none does, the errors of the
-first one tried are reported.
+first one tried are reported. Where some configurations check and others do not, a warning (PH0409) says how many.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from phobos.diagnostics import ERROR, CompileError, Diagnostic, nearest
+from phobos.diagnostics import ERROR, WARNING, CompileError, Diagnostic, nearest
 from phobos.files import read_source
 from phobos.ir.types import DType
+from phobos.semantic import codes
 from phobos.semantic.check import check_kernel_with_warnings
 from phobos.semantic.signature import Parameter, Signature, signatures
 from phobos.source import SourceFile
 from phobos.syntax import ast
 from phobos.syntax.parser import parse
+from phobos.tuning.default import configurations
 
 Choice = int | float | bool | str
 
@@ -29,6 +31,7 @@ _DTYPES = ("f32", "f16", "i32", "u8", "f64")
 # A const that is neither bool nor set has no list of values; this is a size that most tiles allow.
 _INTEGER_CONST = 16
 _MAX_CONST_VARIANTS = 16
+_MOST_CONFIGURATIONS = 100  # of a space that are checked, evenly spread
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,10 +144,37 @@ def _check_kernel(
                 first = first or e
                 continue
             yield from warnings
+            yield from _invalid(module, signature, pinned, types, consts)
             break
         else:
             if first is not None:
                 yield from first.diagnostics
+
+
+def _invalid(
+    module: ast.Module, signature: Signature, pinned: Mapping[str, Choice], dtypes: Mapping[str, str],
+    consts: Mapping[str, Choice],
+) -> Iterator[Diagnostic]:  # fmt: skip
+    """The warning that some configurations of the space are no valid kernels, if so: a slip such as BM for BN shows
+    only in those in which the two differ."""
+    tried: list[dict[str, Any]] = configurations(signature, pinned, _MOST_CONFIGURATIONS)
+    failures: list[tuple[dict[str, Any], Diagnostic]] = []
+    for config in tried:
+        try:
+            check_kernel_with_warnings(module, signature.name, {**config, **pinned}, dtypes, consts)
+        except CompileError as e:
+            failures.append((config, e.diagnostics[0]))
+    if failures:
+        config, why = failures[0]
+        text = ", ".join(f"{name} = {_word(value)}" for name, value in config.items())
+        where = f"line {why.span.line}: " if why.span is not None else ""
+        yield Diagnostic(
+            code=codes.INVALID_CONFIGURATIONS,
+            severity=WARNING,
+            message=f"{len(failures)} of {len(tried)} configurations of kernel `{signature.name}` are no valid kernels",
+            span=signature.span,
+            notes=(f"with {text}: {where}{why.message} ({why.code})", "neither a search nor the default takes them"),
+        )
 
 
 def _const_variants(signature: Signature, config: Mapping[str, Choice]) -> Iterator[dict[str, Choice]]:

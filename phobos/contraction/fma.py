@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from phobos.contraction import fma_columns
 from phobos.contraction.interface import ContractionPlan, ContractionQuery, padded_pitch
 from phobos.ir.c_names import C_TYPES
 from phobos.layout.register import WARP, Digit, RegisterLayout
@@ -150,8 +151,10 @@ def _vector(extent: int, pitch: int, itemsize: int, at_most: int) -> int:
     return width
 
 
-def plans(query: ContractionQuery) -> Sequence[FmaPlan]:
+def plans(query: ContractionQuery) -> Sequence[ContractionPlan]:
     q = query
+    if columns := fma_columns.plans(q):
+        return columns
     item = q.operand.bytes
     pad = q.options.pad != "off"
     vectorize = q.options.vectorize != "off"

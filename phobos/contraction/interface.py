@@ -103,6 +103,11 @@ class ContractionPlan:
         """Steps along k; 0 if the room does not split its products."""
         return 0
 
+    @property
+    def address_registers(self) -> int:
+        """32-bit registers of a thread for addresses of steps that are unrolled (for estimates)."""
+        return 6 * max(0, self.steps - 4)
+
     def declare(self, out: TextWriter, name: str, a: str, b: str) -> None:
         """Declares registers `name...` for two steps; `a` and `b` are expressions of shared pointers to the first
         stages of the operands' rings."""
@@ -148,6 +153,15 @@ class OpaquePlan(ContractionPlan):
     def store_sums(self, out: TextWriter, accumulator: str, target: str, scratch: str, *, add: bool) -> None:
         """target = accumulator or, with `add`, target += accumulator."""
         raise NotImplementedError
+
+
+_FOR_TILES, _OF_A_LOOP = 48, 200
+
+
+def registers_for_tiles(accumulators: int, operands: int) -> int:
+    """32-bit registers of a thread that tiles on their way to shared memory may take during a loop of products with so
+    many for accumulators and operands."""
+    return max(0, min(_FOR_TILES, _OF_A_LOOP - accumulators - operands))
 
 
 def columns_of(part: tuple[int, int], columns: int) -> tuple[int, int]:

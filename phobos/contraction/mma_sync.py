@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from phobos.contraction.interface import ContractionPlan, ContractionQuery, Staged, columns_of
-from phobos.contraction.tensor_core import misfit, operand_layouts, stored_dtype, warp_splits
+from phobos.contraction.tensor_core import leaves_room_for_tiles, misfit, operand_layouts, stored_dtype, warp_splits
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
 from phobos.layout.register import Digit, RegisterLayout
@@ -448,12 +448,14 @@ def reject(query: ContractionQuery) -> str | None:
     return misfit(query, 16, 8, max(16, depth))
 
 
-def _ahead(query: ContractionQuery, mt: int, nt: int) -> bool:
+def _ahead(query: ContractionQuery, stored: DType, mt: int, nt: int) -> bool:
     """Two sets of fragments hide the latency of matrix loads, if registers allow (beside an online softmax they do
-    not)."""
+    not, nor where a tile on its way through registers needs them)."""
     if query.options.overlap != "auto":
         return query.options.overlap == "on"
-    return not query.whole_rows and 4 * mt * nt + 2 * (4 * mt + 2 * nt) <= 200
+    sums, one, two = 4 * mt * nt, 4 * mt + 4, 2 * (4 * mt + 2 * nt)
+    fits = not query.whole_rows and sums + two <= 200
+    return fits and leaves_room_for_tiles(query, stored, sums, one, two)
 
 
 def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
@@ -476,7 +478,7 @@ def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
                 a_layout=a_layout, b_layout=b_layout, a_dtype=dtype, b_dtype=dtype,
                 rounding="tf32" if kind == "tf32" else "",
                 a_fragment=accumulator_layout(query.m, query.k, wm, 1) if in_registers else None,
-                row_split=(wm, mt), cost=cost, wm=wm, wn=wn, mt=mt, nt=nt, ahead=_ahead(query, mt, nt),
+                row_split=(wm, mt), cost=cost, wm=wm, wn=wn, mt=mt, nt=nt, ahead=_ahead(query, dtype, mt, nt),
                 description=f"{mt}x{nt} fragments of 16x8 a warp, warps {wm}x{wn}, k in steps of {depth}"
                 + (", a stays in registers if its rows line up" if in_registers else ""),
             )  # fmt: skip

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import log2
 
 from phobos.contraction.interface import ContractionQuery, OpaquePlan, Staged, columns_of
-from phobos.contraction.tensor_core import misfit, operand_layouts, stored_dtype, warp_splits
+from phobos.contraction.tensor_core import leaves_room_for_tiles, misfit, operand_layouts, stored_dtype, warp_splits
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
 from phobos.layout.register import WARP, Digit, RegisterLayout
@@ -317,11 +317,14 @@ def delivered_layout(m: int, n: int, wm: int, wn: int, lanes: int) -> RegisterLa
     return RegisterLayout.make((m, n), reg, [Digit(1, lanes, _VECTOR), Digit(0, rows, 1)], warp)
 
 
-def _ahead(query: ContractionQuery, mt: int, nt: int) -> bool:
-    """Two sets of fragments hide the latency of loads, if registers allow (beside an online softmax they do not)."""
+def _ahead(query: ContractionQuery, stored: DType, mt: int, nt: int) -> bool:
+    """Two sets of fragments hide the latency of loads, if registers allow (beside an online softmax they do not, nor
+    where a tile on its way through registers needs them)."""
     if query.options.overlap != "auto":
         return query.options.overlap == "on"
-    return not query.whole_rows and 8 * mt * nt + 2 * 4 * (mt + nt) + _BESIDE <= query.registers
+    sums, one = 8 * mt * nt, 4 * (mt + nt)
+    fits = not query.whole_rows and sums + 2 * one + _BESIDE <= query.registers
+    return fits and leaves_room_for_tiles(query, stored, sums, one, 2 * one)
 
 
 def plans(query: ContractionQuery) -> Sequence[WmmaPlan]:
@@ -347,7 +350,7 @@ def plans(query: ContractionQuery) -> Sequence[WmmaPlan]:
                     a_layout=a_layout, b_layout=b_layout, a_dtype=dtype, b_dtype=dtype,
                     rounding="tf32" if kind == "tf32" else "", row_split=(wm, WARP // lanes), cost=cost,
                     scratch=_scratch(q.warps, lanes * _VECTOR),
-                    wm=wm, wn=wn, mt=mt, nt=nt, lanes=lanes, ahead=_ahead(q, mt, nt),
+                    wm=wm, wn=wn, mt=mt, nt=nt, lanes=lanes, ahead=_ahead(q, dtype, mt, nt),
                     description=f"{mt}x{nt} fragments of 16x16 a warp, warps {wm}x{wn}, k in steps of {depth}",
                 )  # fmt: skip
             )

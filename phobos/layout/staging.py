@@ -13,6 +13,8 @@ def staging(shape: tuple[int, ...], warps: int, vector: int, shared: SharedLayou
     time, and a padding that serves the readers can put neighbouring lines on common banks: lines of 64 bytes at a pitch
     of 80 take two wavefronts a quarter-warp, lines four apart take one.
     """
+    if shared.order[-1] != len(shape) - 1:
+        vector = 1  # neighbours along a line of memory are not neighbours there
     best = blocked(shape, warps, vector)
     least = _write_cost(best, shared)
     for place, digit in enumerate(best.lane):

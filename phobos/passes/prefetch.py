@@ -27,8 +27,6 @@ from phobos.ir.scheduled import (
 from phobos.ir.storage import Apply, Buffer, Expr, Fragment, Literal, Position, ScalarRef, ScalarVar
 from phobos.ir.types import DType
 
-REGISTERS = 48  # 32-bit registers of a thread that may hold tiles on their way
-
 
 @dataclass(frozen=True)
 class Ahead:

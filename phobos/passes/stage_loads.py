@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, replace
 from functools import partial
 
+from phobos.contraction.interface import registers_for_tiles
 from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision
 from phobos.ir.c_names import fresh_name
@@ -85,7 +86,7 @@ def _spare_registers(loop: ForStmt) -> int:
     products = [s for s in loop.body if isinstance(s, Contract)]
     accumulators = sum({s.accumulator: s.accumulator.layout.registers for s in products}.values())
     operands = max((s.plan.operand_registers for s in products), default=0)
-    return max(0, min(prefetch.REGISTERS, 200 - accumulators - operands))
+    return registers_for_tiles(accumulators, operands)
 
 
 def automatic_stages(schedule: Schedule, target: Target) -> int:

@@ -147,8 +147,10 @@ def _check(
     size: grid.Grid | None = None
     if sig.attributes.grid is not None:
         size = grid.explicit(sig.attributes.grid, dim_names, names, reporter)
+        if sig.attributes.grid:
+            grid.check_axes(c, len(sig.attributes.grid), sig.attributes.grid[-1].span)
     elif not reporter.errors:
-        size = grid.infer(c, kernel)
+        size = grid.infer(c, kernel, names)
     if reporter.errors or size is None:
         return None
     names.update({name: ConstVal(value) for name, value in dim_values.items()})

@@ -56,11 +56,13 @@ class Loop:
 
 @dataclass(eq=False)
 class SpanUse:
-    """A position or a range on an axis of a tensor, as the inference of the grid looks at it."""
+    """A position or a range on an axis of a tensor, as the inference of the grid looks at it. `stated`: the length as
+    it is written, where it is."""
 
     dim: int | str
     start: Affine
     length: int | None
+    stated: ast.Expr | None
     span: Span
 
 

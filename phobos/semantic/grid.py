@@ -104,43 +104,60 @@ def _combine(
 # --- inference -------------------------------------------------------------------------------
 
 
-def infer(c: Context, kernel: ast.Kernel) -> Grid | None:
+_LETTERS = "xyz"
+_Candidates = dict[str, tuple[DimExpr, SpanUse]]  # by how they would be written in `@grid`
+
+
+def infer(c: Context, kernel: ast.Kernel, names: Environment) -> Grid | None:
     """The grid from spans `pid * L :+ L` (ceildiv(N, L) blocks) and positions `[pid]` (N blocks) on dims N."""
-    out: list[DimExpr] = []
-    failed = False
-    for axis in range(3):
-        pid = c.ids.get(("block", axis))
-        found = None if pid is None else _axis(c, kernel, pid, "xyz"[axis])
-        if pid is None:
-            out.append(ONE)
-        elif found is None:
-            failed = True
-        else:
-            out.append(found)
-    return None if failed else (out[0], out[1], out[2])
+    used = [c.ids.get(("block", axis)) for axis in range(3)]
+    found = [None if pid is None else _candidates(c, pid, names) for pid in used]
+    open_axes = [axis for axis, these in enumerate(found) if these is not None and len(these) != 1]
+    for axis in open_axes:
+        _not_unique(c, kernel, axis, found)
+    if open_axes:
+        return None
+    sizes = [ONE if these is None else next(iter(these.values()))[0] for these in found]
+    return sizes[0], sizes[1], sizes[2]
 
 
-def _axis(c: Context, kernel: ast.Kernel, pid: Value, letter: str) -> DimExpr | None:
-    candidates: dict[str, tuple[DimExpr, SpanUse]] = {}
+def _candidates(c: Context, pid: Value, names: Environment) -> _Candidates:
+    """The sizes that uses of `pid` give, each once."""
+    out: _Candidates = {}
+    sizes: set[str] = set()
     for use in c.uses:
         expr = _blocks(use, pid)
-        if expr is not None:
-            candidates.setdefault(str(expr), (expr, use))
-    if len(candidates) == 1:
-        return next(iter(candidates.values()))[0]
+        if expr is not None and str(expr) not in sizes:
+            sizes.add(str(expr))
+            out[_written(c, use, expr, names)] = (expr, use)
+    return out
+
+
+def _written(c: Context, use: SpanUse, expr: DimExpr, names: Environment) -> str:
+    """The size as `@grid` would say it for every configuration: with the length as it is written, where its names have
+    values before the kernel begins."""
+    if use.stated is None or use.length == 1:
+        return str(expr)
+    aside = Reporter()
+    if _expression(use.stated, {}, names, aside) is None or aside.errors:
+        return str(expr)
+    return f"ceildiv({use.dim}, {c.text(use.stated)})"
+
+
+def _not_unique(c: Context, kernel: ast.Kernel, axis: int, found: list[_Candidates | None]) -> None:
+    letter, candidates = _LETTERS[axis], found[axis]
+    # What `@grid` has to say: a size for every axis up to the last one that is used.
+    last = max(a for a, these in enumerate(found) if these is not None)
+    sizes = ["1" if these is None else next(iter(these)) if len(these) == 1 else "..." for these in found[: last + 1]]
+    state = f"`@grid({', '.join(sizes)})` before the kernel, with the number of blocks along {letter}"
     if not candidates:
         notes: tuple[str, ...] = (
             f"no slice starts at `ctx.block.{letter} * L` with length L, nor is any position `ctx.block.{letter}`",
         )
-        help = (
-            f"slice by `[ctx.block.{letter} * L :+ L]`, or state it: `@grid(...)` before the kernel, with the number "
-            f"of blocks along {letter}"
-        )
+        help = f"slice by `[ctx.block.{letter} * L :+ L]`, or state it: {state}"
     else:
         notes = tuple(f"line {use.span.line} gives {text}" for text, (_, use) in candidates.items())
-        help = f"state it: `@grid({next(iter(candidates))}{'...' if letter != 'x' else ''})`"
-        if letter != "x":
-            help = f"state it with `@grid(...)`, {letter} being one of them"
+        help = f"state it: {state}"
     c.error(
         codes.GRID_NOT_UNIQUE,
         f"the size of the grid along {letter} does not follow from the slices",
@@ -148,7 +165,20 @@ def _axis(c: Context, kernel: ast.Kernel, pid: Value, letter: str) -> DimExpr | 
         notes=notes,
         help=help,
     )
-    return None
+
+
+def check_axes(c: Context, stated: int, span: Span) -> None:
+    """Reports axes of the grid that the kernel uses and `@grid`, which states that many, leaves out."""
+    for axis in range(stated, 3):
+        if ("block", axis) in c.ids or ("grid", axis) in c.ids:
+            use = next(f"ctx.{kind}.{_LETTERS[axis]}" for kind in ("block", "grid") if (kind, axis) in c.ids)
+            c.error(
+                codes.BAD_GRID,
+                f"the kernel uses `{use}`, and `@grid` gives no size along {_LETTERS[axis]}",
+                span,
+                help=f"write {axis + 1} sizes, the last one how many blocks there are along {_LETTERS[axis]}",
+            )
+            return
 
 
 def _blocks(use: SpanUse, pid: Value) -> DimExpr | None:

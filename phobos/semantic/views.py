@@ -40,6 +40,7 @@ class Item:
     extent: int | None
     text: str
     span: Span
+    stated: ast.Expr | None = None  # the length as it is written
 
     @property
     def whole(self) -> bool:
@@ -175,7 +176,7 @@ def _item(c: Context, item: ast.SubscriptItem, extent: int | Value, name: str) -
         length = _static_length(c, item.length)
         if isinstance(first, Poison) or isinstance(length, Poison):
             return POISON
-        return Item(*first, length, None, known, c.text(item.start), span)
+        return Item(*first, length, None, known, c.text(item.start), span, item.length)
     assert isinstance(item, ast.RangeItem)
     first = (None, ZERO) if item.start is None else _position(c, item.start, "the start of a slice")
     last: tuple[Value | None, Affine] | Poison
@@ -264,7 +265,7 @@ def _tensor_view(c: Context, param: TensorParam, node: ast.Subscript) -> ViewRef
         if item.length is not None:
             origins.append(None if inside or item.index is not None else _origin(c, param, dim, item))
         if item.index is None:
-            c.uses.append(SpanUse(dim, item.form, item.length, item.span))
+            c.uses.append(SpanUse(dim, item.form, item.length, item.stated, item.span))
     view = View(tensor=param, axes=tuple(axes), span=node.span)
     return ViewRef(view, fill, param.name, tuple(origins), c.text(node))
 

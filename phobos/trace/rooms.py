@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from phobos.contraction.fma import FmaPlan
+from phobos.contraction.fma_columns import PIECE, ColumnsPlan
 from phobos.contraction.interface import ContractionPlan
 from phobos.contraction.mma_sync import MmaPlan
 from phobos.contraction.wmma import WmmaPlan
@@ -42,7 +43,7 @@ def product(log: Log, plan: ContractionPlan, warps: int, a: Operand | None, b: O
         if a is None:
             raise Unknown("a product by FMA with an operand in registers")
         _fma(log, plan, warps, a, b)
-    elif isinstance(plan, (MmaPlan, WmmaPlan)):
+    elif isinstance(plan, (ColumnsPlan, MmaPlan, WmmaPlan)):
         for k in range(plan.steps):
             step(log, plan, warps, k, a, b)
     else:
@@ -61,6 +62,8 @@ def step(log: Log, plan: ContractionPlan, warps: int, k: int, a: Operand | None,
         _mma_step(log, plan, warps, k, a, b)
     elif isinstance(plan, WmmaPlan):
         _wmma_step(log, plan, warps, k, a, b)
+    elif isinstance(plan, ColumnsPlan):
+        _columns_step(log, plan, warps, k, a, b)
     else:
         raise Unknown(f"a step of a product by {plan.room}")
 
@@ -93,6 +96,21 @@ def _fma(log: Log, p: FmaPlan, warps: int, a: Operand, b: Operand) -> None:
             for j in range(p.tn // p.nv):
                 at = clamped(col, j * p.ln * p.nv, q.n, p.nv, p.c_layout.padded(1))
                 log.add(b_site, b.base + ((kk + u) * pb + at) * b.itemsize)
+
+
+def _columns_step(log: Log, p: ColumnsPlan, warps: int, k: int, a: Operand | None, b: Operand | None) -> None:
+    warp, lane = _threads(warps)
+    row = warp // p.wn * (p.lm * p.tm) + lane // p.ln * PIECE
+    col = warp % p.wn * (p.ln * p.tn) + lane % p.ln * PIECE
+    if a is not None:
+        for i in range(p.tm // PIECE):
+            at = p.a_layout.index([row + i * PIECE * p.lm, np.full_like(row, k)])
+            log.add(Site("shared", a.name, False, PIECE * a.itemsize), a.base + at * a.itemsize)
+    if b is not None:
+        for j in range(p.tn // PIECE):
+            place = [np.full_like(col, k), col + j * PIECE * p.ln]
+            at = p.b_layout.index(place[::-1] if p.query.transpose_b else place)
+            log.add(Site("shared", b.name, False, PIECE * b.itemsize), b.base + at * b.itemsize)
 
 
 # --- fragments by matrix loads -----------------------------------------------------

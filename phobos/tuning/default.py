@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from phobos.compiler import default_spec
 from phobos.diagnostics import CompileError, Diagnostic
@@ -14,10 +14,12 @@ from phobos.semantic.signature import Signature
 from phobos.syntax import ast
 from phobos.target import Target
 from phobos.tuning.model import UNKNOWN_DIM, Estimate, estimate
+from phobos.tuning.space import Space
 
 _T = TypeVar("_T")
 _MOST = 400  # configurations looked at: about 5 ms each
-_TRIED = 9  # configurations that are lowered until one fits
+_TRIED = 20  # configurations that are lowered until one fits, 30 ms each
+_SMALLEST = 6  # of them the smallest, at last
 _EQUAL = 0.003  # of the estimate: less than what decides nothing
 _MOST_REASONS = 8  # that a diagnostic gives
 
@@ -49,7 +51,7 @@ def choose(
     reasons: dict[str, list[str]] = {}  # why not -> configurations
     count = rejected = 0
     errors: dict[tuple[str, ...], CompileError] = {}  # by what they say
-    for config in _candidates(signature, fixed):
+    for config in configurations(signature, fixed):
         count += 1
         try:
             kernel = check_kernel(module, signature.name, config, dtypes, dict(consts or {}))  # type: ignore[arg-type]
@@ -64,6 +66,7 @@ def choose(
             continue
         possible.append((found, (config, kernel)))
     if not possible:
+        size = _space(signature, fixed).size
         if rejected == count and (len(errors) == 1 or not fixed):
             raise next(iter(errors.values()))  # the configuration has no part in it
         raise CompileError(
@@ -71,7 +74,7 @@ def choose(
                 code="PH0540",
                 message=f"no configuration of kernel `{signature.name}` can run on {target.arch}",
                 span=signature.span,
-                notes=_grouped(reasons),
+                notes=(*_grouped(reasons), *([f"looked at {count} of {size}, evenly spread"] if size > count else [])),
             )
         )
     kept = [(found, it) for found, it in possible if broken_promise(it[1], dims) is None]
@@ -79,31 +82,48 @@ def choose(
     unknown = [d.name for d in kernel.dims if d.name not in dims]
     blocks, waves = "block" if e.blocks == 1 else "blocks", "wave" if e.waves == 1 else "waves"
     reason = (
-        f"cost model, best of {count}: {e.blocks} {blocks} in {e.waves} {waves} of "
+        f"cost model, best of {len(possible)}: {e.blocks} {blocks} in {e.waves} {waves} of "
         f"{e.blocks_per_sm} an SM, about {e.registers} registers, {e.shared_bytes} bytes of operands in shared memory"
         + (f"; {', '.join(unknown)} taken as {UNKNOWN_DIM}" if unknown else "")
+        + _out(reasons)
     )
     return config, reason
+
+
+def _out(reasons: Mapping[str, list[str]]) -> str:
+    """What the choice says of configurations that cannot run."""
+    if not reasons:
+        return ""
+    number = sum(map(len, reasons.values()))
+    reason, configs = next(iter(reasons.items()))
+    more = f" (and {len(reasons) - 1} more reasons)" if len(reasons) > 1 else ""
+    return f"; {number} {'others' if number > 1 else 'other'} cannot run, {configs[0]}: {reason}{more}"
 
 
 def _lowered(
     possible: list[tuple[Estimate, tuple[dict[str, object], KernelIR]]], target: Target
 ) -> tuple[Estimate, tuple[dict[str, object], KernelIR]]:
     """The preferred one of those that can be lowered: only then it is known what a ring or a result needs of shared
-    memory. Where none of the first few can, the first, so that compiling it says why."""
+    memory. Where none of those tried can, the first, so that compiling it says why."""
     left = list(possible)
-    for number in range(min(_TRIED, len(left))):
-        chosen = preferred(left)
+    most = float("inf")  # bytes of operands that are worth a try
+    for number in range(_TRIED):
+        # Smaller ones come first, and soon much smaller ones: those that need as much of what was missing would fail
+        # alike. What was missing may be no operand, so others have their turn; at last the smallest.
+        smaller = [x for x in left if x[0].shared_bytes < most]
+        if number >= _TRIED - _SMALLEST:
+            chosen = min(left, key=lambda x: (x[0].shared_bytes, x[0].cycles))
+        else:
+            chosen = preferred(smaller if smaller and number % 3 != 2 else left)
         try:
             pipeline.run(chosen[1][1], target, default_spec(chosen[1][1]))
             return chosen
         except CompileError:
-            # Smaller ones come next, and soon much smaller ones: those that need as much of what was missing would fail
-            # alike.
-            most = chosen[0].shared_bytes * (1.0 if number < 2 else 0.5)
-            left = [x for x in left if x[0].shared_bytes < most]
+            left = [x for x in left if x is not chosen]
             if not left:
                 break
+            if chosen[0].shared_bytes < most:
+                most = chosen[0].shared_bytes * (1.0 if number < 2 else 0.5)
     return preferred(possible)
 
 
@@ -138,24 +158,14 @@ def broken_promise(kernel: KernelIR, dims: Mapping[str, int]) -> str | None:
     return None
 
 
-def _candidates(signature: Signature, fixed: Mapping[str, object]) -> list[dict[str, object]]:
-    """All combinations; of very large spaces an evenly spread part."""
-    names = list(signature.space)
-    values = [[fixed[n]] if n in fixed else list(signature.space[n]) for n in names]
-    total = 1
-    for v in values:
-        total *= len(v)
-    step = max(1, -(-total // _MOST))
-    if step > 1 and any(len(v) % step == 0 for v in values):
-        step += 1  # a step that divides an extent would never see some of its values
-    out = []
-    for number in range(0, total, step):
-        config: dict[str, object] = {}
-        for name, choices in zip(reversed(names), reversed(values)):
-            config[name] = choices[number % len(choices)]
-            number //= len(choices)
-        out.append({n: config[n] for n in names})
-    return out
+def configurations(signature: Signature, fixed: Mapping[str, object], most: int = _MOST) -> list[dict[str, Any]]:
+    """All combinations of the space with these values fixed; of spaces of more than `most` an evenly spread part."""
+    return list(_space(signature, fixed).configurations(most))
+
+
+def _space(signature: Signature, fixed: Mapping[str, object]) -> Space:
+    axes = ((n, (fixed[n],) if n in fixed else tuple(values)) for n, values in signature.space.items())
+    return Space(axes=tuple(axes), pins={})
 
 
 def _text(config: Mapping[str, object]) -> str:

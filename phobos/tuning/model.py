@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from math import ceil, prod
 
 from phobos.compiler import default_spec
+from phobos.contraction.interface import registers_for_tiles
 from phobos.diagnostics import CompileError
 from phobos.ir.tile import (
     Atomic,
@@ -111,16 +112,19 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     sizes = {d.name: dims.get(d.name, UNKNOWN_DIM) for d in kernel.dims}
     blocks = max(1, kernel.grid[0].evaluate(sizes) * kernel.grid[1].evaluate(sizes) * kernel.grid[2].evaluate(sizes))
     limit = target.shared_per_block if kernel.dynshared else STATIC_SHARED_LIMIT
+    by_shared = target.shared_per_sm // max(1, shared + target.shared_reserved)
     fits = min(
         target.threads_per_sm // threads,
         target.registers_per_sm // (threads * max(24, -(-registers // 8) * 8)),
-        target.shared_per_sm // (shared + 1024),
+        by_shared,
         target.blocks_per_sm,
     )
     per_sm = max(1, fits)
     why_not = None
     if shared > limit:
         why_not = f"{shared} bytes of shared memory, the limit is {limit}"
+    elif by_shared < 1:
+        why_not = f"{shared} bytes of shared memory a block do not fit an SM"
     elif fits < 1:
         why_not = f"a block of {threads} threads and about {registers} registers each does not fit an SM"
     sms = _SMS[target.arch]
@@ -211,7 +215,7 @@ class _Counter:
     def _round(self, loop: For, loads: list[Load]) -> float:
         """Cycles of one iteration that nothing hides within a CTA."""
         asked = loop.pipeline if loop.pipeline is not None else self.kernel.options.stages
-        if not all(map(self._ahead, loads)) or asked == 1:
+        if not self._ahead(loads) or asked == 1:
             return _LATENCY
         products = [o for o in loop.body.ops if isinstance(o, Dot)]
         # a tile ahead through registers is two stages
@@ -229,16 +233,19 @@ class _Counter:
         plans = [self.plans[op] for op in self.place.readers.get(load.result, []) if isinstance(op, Dot)]
         return load.result in self.place.staged and any(p.a_dtype is not load.result.dtype for p in plans)
 
-    def _ahead(self, load: Load) -> bool:
-        """Does the load go to shared memory as it is, so that a ring can be filled ahead of its loop?"""
-        if load.result not in self.place.staged or load.fill != 0:
-            return False
-        plans = [self.plans[op] for op in self.place.readers[load.result] if isinstance(op, Dot)]
-        if all(p.a_dtype is load.result.dtype and not p.rounding for p in plans):
-            return True
-        # Through registers, where the products leave room for a tile.
-        size = load.result.shape[0] * load.result.shape[1] // self.threads
-        return all(2 * size + p.c_layout.registers + p.operand_registers <= 200 and size <= 24 for p in plans)
+    def _ahead(self, loads: list[Load]) -> bool:
+        """Can the tiles of a loop be on their way before their iteration: in a ring, where they go to shared memory as
+        they are, or in registers, where the products leave room for them?"""
+        through, spare = 0, 255
+        for load in loads:
+            if load.result not in self.place.staged or load.fill != 0:
+                return False
+            plans = [self.plans[op] for op in self.place.readers[load.result] if isinstance(op, Dot)]
+            as_it_is = all(p.a_dtype is load.result.dtype and not p.rounding for p in plans)
+            if not (as_it_is and self.target.has_cp_async):
+                through += prod(load.result.shape) * max(1, load.result.dtype.bytes // 4) // self.threads
+                spare = min(spare, *(registers_for_tiles(p.c_layout.registers, p.operand_registers) for p in plans))
+        return through <= spare
 
     def block(self, block: Block, times: float) -> None:
         for op in block.ops:
@@ -266,7 +273,7 @@ class _Counter:
                         one_by_one = plans[0].ahead and plans[0].steps > len(tiles)  # passes/whole_tiles.py
                         at_once = (max(tiles) if one_by_one else stage) / 16 / self.threads
                         self.slots += times * trips * _BURST * max(0.0, at_once - _COPIES)
-                    if all(map(self._ahead, loads)):
+                    if self._ahead(loads):
                         self.fill += times * stage * _FILL
         elif isinstance(op, While):
             self.block(op.condition, times * 8)
@@ -350,7 +357,7 @@ class _Counter:
                 for v in (op.a, op.b):
                     if v in self.place.staged and v.dtype is not plan.a_dtype:  # converted on the way
                         now += v.shape[0] * v.shape[1] // self.threads
-                now += plan.operand_registers + 6 * max(0, plan.steps - 4)  # unrolled steps cost addresses
+                now += plan.operand_registers + plan.address_registers
             if isinstance(op, If):  # what a branch makes of a value that dies takes its registers
                 before = sum(n for v, n in held.items() if v not in op.results)
                 for inner in op.blocks():

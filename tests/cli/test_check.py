@@ -139,3 +139,24 @@ def test_one_kernel_of_several() -> None:
     assert result.exit_code == 0 and result.stdout.count("kernel ") == 1
     unknown = check(text, "--kernel", "b")
     assert unknown.exit_code == 1 and "PH0208" in unknown.stderr
+
+
+SLIP = """@autotune(BM in [32, 128], BN in [32, 128])
+kernel k(A: tensor<f32>[M, N], bias: tensor<f32>[N], C: tensor<f32>[M, N]) {
+  let row = ctx.block.y * BM
+  let col = ctx.block.x * BN
+  C[row :+ BM, col :+ BN] = A[row :+ BM, col :+ BN] + bias[col :+ BM]
+}
+"""
+
+
+def test_configurations_that_are_no_valid_kernels_are_counted() -> None:
+    """BM for BN: the few configurations in which the two are equal hide it."""
+    result = check(SLIP)
+    assert result.exit_code == 0
+    assert "warning[PH0409]: 6 of 9 configurations of kernel `k` are no valid kernels" in result.stderr
+    assert "with BM = 32, BN = 64: line 5: " in result.stderr and "(PH0220)" in result.stderr
+    assert "PH0409" not in check(SLIP.replace("col :+ BM", "col :+ BN")).stderr
+    assert "3 of 3 configurations" not in check(SLIP, "--set", "BM=64").stderr
+    (found,) = json.loads(check(SLIP, "--json").stdout)["diagnostics"]
+    assert found["code"] == "PH0409" and found["severity"] == "warning"

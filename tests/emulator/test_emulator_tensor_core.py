@@ -88,6 +88,15 @@ def test_ldmatrix(run: Run, sched: int) -> None:
 
 @executors
 @sched
+def test_reads_at_places(run: Run, sched: int) -> None:
+    x = RNG.standard_normal((32, 4)).astype(np.float32)
+    y = np.zeros_like(x)
+    run(kernel_text("unit"), "u_place", Shape(shared=528), [x, Out(y)], sched=sched)
+    assert np.array_equal(y, x[[(31 - lane) % 31 + 1 for lane in range(32)]])
+
+
+@executors
+@sched
 def test_wmma_in_all_memory_layouts(run: Run, sched: int) -> None:
     a, b = RNG.standard_normal((16, 16)), RNG.standard_normal((16, 16))
     start = RNG.standard_normal((16, 16)).astype(np.float32)

@@ -55,7 +55,7 @@ def test_every_element_has_one_owner_and_no_more_wavefronts_than_before(
     shape = (rows, columns)
     order = (1, 0) if turned else (0, 1)
     shared = SharedLayout(shape, itemsize, order, shape[order[-1]] + pad)
-    plain = blocked(shape, warps, vector)
+    plain = blocked(shape, warps, 1 if turned else vector)  # a line of memory is no line there
     chosen = staging(shape, warps, vector, shared)
     width = min(16, min(plain.contiguous_run(order[-1]), shared.vector_width(order[-1], 16)) * itemsize)
     assert _warp_write(chosen, shared, width) <= _warp_write(plain, shared, width)

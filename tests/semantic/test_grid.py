@@ -89,3 +89,31 @@ def test_pinned_dim_gives_a_number() -> None:
 
 def test_no_second_error_after_a_first() -> None:
     expect(HEAD + "Y[ctx.block.x * §q :+ 8] = 1.0\n}", "PH0201")
+
+
+TWO = """@autotune(BM in {{32}}, BN in {{64}})
+{grid}
+kernel k(X: tensor<f32>[M, N], Y: tensor<f32>[L], Z: tensor<f32>[M, L]) {{
+  let r = ctx.block.y * BM
+  let c = ctx.block.x * BN
+  Z[r :+ BM, c :+ BN] = X[r :+ BM, c :+ BN] + Y[c :+ BN]
+}}"""
+
+
+def test_what_to_state_holds_for_every_configuration() -> None:
+    """Names as they are written, every axis that is used, and nothing that is only one of several answers."""
+    (found,) = failures(TWO.format(grid=""))
+    assert found.code == "PH0311" and {n.partition("gives ")[2] for n in found.notes} == {"ceildiv(N, BN)", "ceildiv(L, BN)"}
+    assert found.help is not None and "`@grid(..., ceildiv(M, BM))`" in found.help
+    assert [str(g) for g in check(TWO.format(grid="@grid(ceildiv(L, BN), ceildiv(M, BM))")).grid][2] == "1"
+
+
+@pytest.mark.parametrize("given, axis", [("ceildiv(N, BN)", "y"), ("1, ceildiv(M, BM)", "z"), ("2", "y")])
+def test_an_axis_that_is_used_has_a_size(given: str, axis: str) -> None:
+    text = TWO.format(grid=f"@grid({given})")
+    if axis == "z":
+        text = text.replace("ctx.block.y * BM", "ctx.block.y * BM + ctx.block.z")
+    (found,) = failures(text)
+    assert found.code == "PH0312" and f"no size along {axis}" in found.message
+    (found,) = failures(text.replace("ctx.block.y", "ctx.grid.y").replace("ctx.block.z", "ctx.grid.z"))
+    assert found.code == "PH0312" and f"`ctx.grid.{axis}`" in found.message

@@ -60,7 +60,7 @@ def test_fewer_multiprocessors_cost_more() -> None:
 
 
 def test_what_cannot_fit_says_why() -> None:
-    found = estimated("gemm_fp32.ph", MATRICES, BM=256, BN=256, BK=64)
+    found = estimated("gemm_fp32.ph", MATRICES, "sm_75", BM=256, BN=256, BK=64)
     assert found.why_not is not None and "bytes of shared memory" in found.why_not
 
 
@@ -70,7 +70,8 @@ def test_the_default_keeps_promises_that_it_can_keep() -> None:
         config = kernel.compile(dims={"Nq": size, "Nk": size}, arch="sm_90a").configuration
         assert size % config["BR"] == 0 and size % config["BC"] == 0
     chosen = kernel.compile(dims={"Nq": 4096, "Nk": 4096}, arch="sm_90a")
-    assert chosen.configuration["BR"] >= 16 and "cost model, best of 36" in chosen.report
+    assert "1 other cannot run, D=64, BR=128, BC=128: " in chosen.report
+    assert chosen.configuration["BR"] >= 16 and "cost model, best of 35" in chosen.report
 
 
 def test_an_error_of_every_configuration_is_reported_as_itself() -> None:
@@ -165,3 +166,60 @@ def test_the_default_fits_where_little_does(stages: int) -> None:
     text = GEMM.format(head=f"@tensorcore(bf16x3)\n@options(stages = {stages})", out="f32").replace("<f16>", "<f32>")
     text = text.replace("[32, 256]", "[16, 256]")
     assert phobos.jit(text).compile(arch="sm_90a", dims={"M": 4096, "N": 4096, "K": 4096}).shared_bytes > 0
+
+
+RESULT_IN_SHARED_MEMORY = """
+@autotune({space})
+{head}
+kernel g(A: tensor<f32>[M, K], B: tensor<f32>[N, K], C: tensor<f32>[M, N], D: tensor<f32>[M, N]) {{
+  let row = ctx.block.y * BM
+  let col = ctx.block.x * BN
+  var acc: tile<f32>[BM, BN] = 0.0
+  for k in range(0, K, BK) {{ acc += dot_t(A[row :+ BM, k :+ BK], B[col :+ BN, k :+ BK]) }}
+  C[row :+ BM, col :+ BN] = acc + D[row :+ BM, col :+ BN]
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    "head, space, arch",
+    [
+        ("@tensorcore(tf32) @options(pad = off)", "BM in {160}, BN in {80, 128, 192}, BK in {32}", "sm_90a"),
+        (
+            "@tensorcore(bf16) @options(stages = 2, matmul = fma, swizzle = on)",
+            "BM in {128, 192}, BN in {128, 160, 256}, BK in {32, 48, 96}", "sm_75",
+        ),
+    ],
+)  # fmt: skip
+def test_the_default_fits_where_what_needs_room_is_no_operand(head: str, space: str, arch: str) -> None:
+    text = RESULT_IN_SHARED_MEMORY.format(head=head, space=space)
+    if arch == "sm_75":
+        text = text.replace("[N, K]", "[K, N]").replace("dot_t", "dot")
+        text = text.replace("B[col :+ BN, k :+ BK]", "B[k :+ BK, col :+ BN]")
+    kernel = phobos.jit(text)
+    assert kernel.compile(arch=arch, dims={"M": 100, "N": 100, "K": 7}).shared_bytes > 0
+
+
+def test_a_block_may_take_all_shared_memory_of_an_sm_of_turing() -> None:
+    text = RESULT_IN_SHARED_MEMORY.replace("<f32>[M, K]", "<f16>[M, K]").replace("<f32>[N, K]", "<f16>[N, K]")
+    space = "BM in {96}, BN in {32, 192}, BK in {256}"
+    kernel = phobos.jit(text.format(head="@options(pad = off) @dynshared", space=space))
+    assert kernel.compile(arch="sm_75", dims={"M": 100, "N": 100, "K": 7}).shared_bytes == 65536
+
+
+def test_of_a_large_space_every_value_is_looked_at() -> None:
+    text = RESULT_IN_SHARED_MEMORY.replace("<f32>[M, K]", "<f16>[M, K]").replace("<f32>[N, K]", "<f16>[N, K]")
+    many = "BM in {16, 32, 48, 64, 80, 96}, BN in {16, 32, 48, 64, 80, 96}, U in {1, 2, 3, 4, 5, 6}"
+    text = text.format(head="@options(matmul = mma) @dynshared", space=f"{many}, BK in {{17, 16, 33, 32, 65, 64}}")
+    text = text.replace("for k in", "for<unroll U> k in")
+    assert phobos.jit(text).compile(arch="sm_90a", dims={"M": 64, "N": 64, "K": 64}).configuration["BK"] in (16, 32, 64)
+    with pytest.raises(CompileError, match="PH0540") as caught:
+        phobos.jit(text.replace("16, 33, 32, 65, 64", "33, 65, 67, 69, 71")).compile(arch="sm_90a")
+    assert any("looked at" in note and "of 1296" in note for note in caught.value.diagnostics[0].notes)
+
+
+def test_the_choice_says_what_was_out() -> None:
+    text = RESULT_IN_SHARED_MEMORY.format(head="", space="BM in {16, 32}, BN in {16, 32}, BK in {16}")
+    slip = text.replace("D[row :+ BM, col :+ BN]", "D[row :+ BM, col :+ BM]")
+    report = phobos.jit(slip).compile(arch="sm_90a", dims={"M": 64, "N": 64, "K": 64}).report
+    assert "best of 2" in report and "2 others cannot run, BM=16, BN=32, BK=16: " in report

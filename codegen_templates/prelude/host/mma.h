@@ -3,7 +3,6 @@
   template<class T> PH_I void name(unsigned* r, ph_shared<T> p, PH_LN) { \
     ph_rt_ldmatrix(r, ph_soff(p), num, trans, line); \
   }
-template<class T> PH_I unsigned ph_place(ph_shared<T> p) { return ph_soff(p); }
 #if !PH_CHECK
 #undef PH_LDMATRIX
 #define PH_LDMATRIX(name, num, trans) \

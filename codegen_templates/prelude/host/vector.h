@@ -25,7 +25,17 @@ template<class V, class T> PH_I V ph_ldgv(ph_global<T> p, long long i, PH_LN) {
 template<class T> PH_I typename ph_plain<T>::type ph_ldg(ph_global<T> p, long long i, PH_LN) {
   return ph_ldgv<typename ph_plain<T>::type>(p, i, line);
 }
+template<class V> PH_I V ph_ldp(unsigned at, PH_LN) {
+  V v;
+  __builtin_memcpy(&v, ph_rt_sread(at, sizeof(V), 16, line), sizeof(V));
+  return v;
+}
 #else
+template<class V> PH_I V ph_ldp(unsigned at, int = 0) {
+  V v;
+  __builtin_memcpy(&v, ph_rt_smem() + at, sizeof(V));
+  return v;
+}
 template<class V, class T> PH_I V ph_ldv(T* p, long long i, int = 0) {
   V v;
   __builtin_memcpy(&v, p + i, sizeof(V));
@@ -35,3 +45,4 @@ template<class V, class T> PH_I void ph_stv(T* p, long long i, V v, int = 0) { _
 template<class V, class T> PH_I V ph_ldgv(T* p, long long i, int = 0) { return ph_ldv<V>(p, i); }
 template<class T> PH_I T ph_ldg(T* p, long long i, int = 0) { return p[i]; }
 #endif
+template<class T> PH_I unsigned ph_place(ph_shared<T> p) { return ph_soff(p); }

@@ -42,6 +42,14 @@ PH_KERNEL(32, 1) u_ldmatrix(ph_global<const unsigned short> X, ph_global<unsigne
   ph_ldmatrix_x4_trans(r[5], ph_place(s + lane * 8) + 0u);
   for (int v = 0; v < 6; v++) for (int i = 0; i < 4; i++) R[(v * 32 + lane) * 4 + i] = r[v][i];
 }
+PH_KERNEL(32, 1) u_place(ph_global<const float> X, ph_global<float> Y) {
+  const int lane = ph_tid();
+  const ph_shared<float> s = ph_smem<float>(0);
+  for (int j = 0; j < 4; j++) s[lane * 4 + j] = X[lane * 4 + j];
+  ph_syncwarp();
+  const ph_vec<float, 4> v = ph_ldp<ph_vec<float, 4>>(ph_place(s + 4) + (31 - lane) % 31 * 16u);
+  for (int j = 0; j < 4; j++) Y[lane * 4 + j] = v.v[j];
+}
 template<class T> PH_DEVICE void shuffles(ph_global<const T> X, ph_global<T> Y) {
   const int tid = ph_tid();
   const T x = X[tid];
