@@ -467,6 +467,7 @@ class Kernel:
             from_shapes=False,
         )
         configured = self._frontend.configured(wanted)
+        request.check_extents(extents, dict(configured.facts.configuration))
         spec = request.guided_spec(configured.facts, configured.spec, extents)
         return self._compile(configured, spec, target, reason, debug=debug, fast_math=fast_math)
 

@@ -31,6 +31,7 @@ _DTYPES = ("f32", "f16", "i32", "u8", "f64")
 # A const that is neither bool nor set has no list of values; this is a size that most tiles allow.
 _INTEGER_CONST = 16
 _MAX_CONST_VARIANTS = 16
+_MOST_OTHERS = 40  # configurations that are tried where those that are likely to check do not
 _MOST_CONFIGURATIONS = 100  # of a space that are checked, evenly spread
 
 
@@ -200,6 +201,10 @@ def _variants(
         types: dict[str, str] = {**dtypes, **{t: dtype for t in open_types}}
         for pick in (_middle, _first, _last):
             yield types, {**{name: pick(values) for name, values in signature.space.items()}, **pinned}
+    # Then the whole space, for kernels that few points of it suit.
+    first = {**dict.fromkeys(signature.dtype_params, _DTYPES[0]), **dtypes}
+    for config in configurations(signature, pinned, _MOST_OTHERS):
+        yield first, {**config, **pinned}
 
 
 def _middle(values: tuple[Any, ...]) -> Any:

@@ -136,6 +136,15 @@ def _near(size: int) -> int:
     return min(found, size)
 
 
+def check_extents(dims: Mapping[str, int], configuration: Mapping[str, Any]) -> None:
+    """Raises CompileError PH0607 for an extent of a dim that the configuration fixes at another one."""
+    for name, value in dims.items():
+        if name in configuration and configuration[name] != value:
+            raise CompileError(
+                Diagnostic(code="PH0607", message=f"dim {name!r} is fixed at {configuration[name]} here, not {value}")
+            )
+
+
 def guided_spec(facts: KernelFacts, default: Specialization, dims: Mapping[str, int]) -> Specialization:
     """The specialization for contiguous tensors of these extents; unnamed ones count as large and aligned."""
     if not dims:

@@ -160,3 +160,16 @@ def test_configurations_that_are_no_valid_kernels_are_counted() -> None:
     assert "3 of 3 configurations" not in check(SLIP, "--set", "BM=64").stderr
     (found,) = json.loads(check(SLIP, "--json").stdout)["diagnostics"]
     assert found["code"] == "PH0409" and found["severity"] == "warning"
+
+
+def test_one_configuration_that_checks_is_found() -> None:
+    text = """@autotune(BM in {8, 16, 24, 40}, BN in {8, 16, 24, 40})
+kernel g(A: tensor<f32>[M, N]) {
+  const C = (BM - BN) * (BN / 16) * (24 / BN)
+  var t: tile<f32>[C, BN] = 1.0
+  A[ctx.block.x * 8 :+ C, 0 :+ BN] = t
+}
+"""
+    result = check(text)
+    assert result.exit_code == 0, result.stderr
+    assert "warning[PH0409]: 15 of 16 configurations" in result.stderr

@@ -190,6 +190,7 @@ PH_KERNEL(128, 1) convert(ph_global<const {kind.name}> X, {parameters}, int n) {
 def test_packed_conversions_and_tf32(run: Run) -> None:
     x = samples(TYPES[0])
     x = x[: len(x) // 256 * 256]
+    x.view(np.uint32)[:3] = 0x7F800001, 0xFF801FFF, 0x7FC00000  # NaN in bits that tf32 does not have
     half, brain, tf32 = (np.zeros(n, np.uint32) for n in (len(x) // 2, len(x) // 2, len(x)))
     text = """
 PH_KERNEL(128, 1) pack(ph_global<const float> X, ph_global<unsigned> H, ph_global<unsigned> B, ph_global<unsigned> T) {
@@ -214,6 +215,8 @@ PH_KERNEL(128, 1) pack(ph_global<const float> X, ph_global<unsigned> H, ph_globa
     with np.errstate(over="ignore"):
         assert np.array_equal(tf32.view(np.float32)[finite], expected.astype(np.float32))
     assert (tf32[finite] & 0x1FFF == 0).all()
+    kept = (tf32 & 0xFFFFE000).view(np.float32)  # what a product looks at
+    assert np.array_equal(np.isnan(kept), np.isnan(x))
 
 
 @executors

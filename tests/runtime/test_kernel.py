@@ -286,3 +286,14 @@ def test_empty_tensors() -> None:
     empty = np.zeros(0, np.float32)
     for backend in ("reference", "emulator"):
         phobos.jit(SAXPY)(empty, empty.copy(), 2.0, config=CONFIG, backend=backend)
+
+
+def test_an_extent_that_contradicts_what_is_fixed() -> None:
+    """By a pin, by a name of one value, or by what the configuration chose: never ignored."""
+    text = "@autotune(D in [64], BN in [64, 128])\nkernel k(X: tensor<f32>[N, D]) {\nX[ctx.block.x * BN :+ BN, :] = 1.0\n}"
+    for given in ({"dims": {"D": 128}}, {"config": {"N": 64}, "dims": {"N": 65}}):
+        with pytest.raises(phobos.CompileError) as caught:
+            phobos.jit(text).compile(arch="sm_80", **given)
+        (found,) = caught.value.diagnostics
+        assert found.code == "PH0607" and "is fixed at 64 here, not" in found.message
+    assert phobos.jit(text).compile(arch="sm_80", dims={"D": 64, "N": 100}).configuration["D"] == 64

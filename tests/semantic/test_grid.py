@@ -103,7 +103,8 @@ kernel k(X: tensor<f32>[M, N], Y: tensor<f32>[L], Z: tensor<f32>[M, L]) {{
 def test_what_to_state_holds_for_every_configuration() -> None:
     """Names as they are written, every axis that is used, and nothing that is only one of several answers."""
     (found,) = failures(TWO.format(grid=""))
-    assert found.code == "PH0311" and {n.partition("gives ")[2] for n in found.notes} == {"ceildiv(N, BN)", "ceildiv(L, BN)"}
+    answers = {n.partition("gives ")[2] for n in found.notes}
+    assert found.code == "PH0311" and answers == {"ceildiv(N, BN)", "ceildiv(L, BN)"}
     assert found.help is not None and "`@grid(..., ceildiv(M, BM))`" in found.help
     assert [str(g) for g in check(TWO.format(grid="@grid(ceildiv(L, BN), ceildiv(M, BM))")).grid][2] == "1"
 

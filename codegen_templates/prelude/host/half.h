@@ -10,6 +10,7 @@ PH_I unsigned ph_pack_h2(float lo, float hi) { return ph_f2h(lo).x | (unsigned)p
 PH_I unsigned ph_pack_b2(float lo, float hi) { return ph_f2b(lo).x | (unsigned)ph_f2b(hi).x << 16; }
 PH_I unsigned ph_f2tf32(float f) {  // cvt.rna: to nearest, ties away from zero
   const unsigned u = ph_bits<unsigned>(f);
+  if (f != f) return 0x7fffffffu;  // the one NaN that the conversion gives: one of low bits only would become infinity
   return (u & 0x7f800000u) == 0x7f800000u ? u : (u + 0x1000u) & ~0x1fffu;
 }
 // a b + c of numbers of up to 24 bits, an odd last bit standing for what was cut off. The product is exact in double, and
