@@ -21,7 +21,7 @@ from phobos.commands.assignments import Assignments, SpreadCommand, Value, flatt
 from phobos.console import paint, print_diagnostics
 from phobos.diagnostics import Diagnostic, PhobosError
 
-EMITS = ("cuda", "ptx", "cubin", "ir", "scheduled", "report")
+EMITS = ("cuda", "ptx", "cubin", "ir", "scheduled", "report", "candidates")
 BACKENDS = ("auto", "cuda", "emulator", "reference")
 
 # What a write to a full or broken standard output fails with; unlike those of open, such errors name no file.

@@ -40,7 +40,13 @@ def emit_for_suffix(output: str | None) -> str | None:
 
 def emit(request: Request, stage: str) -> bytes:
     """The text or binary of one stage. Raises CompileError; warnings go to standard error."""
-    kernel = Kernel(Frontend(read_source(request.file)), request.kernel)
+    frontend = Frontend(read_source(request.file))
+    kernel = Kernel(frontend, request.kernel)
+    if stage == "candidates":
+        from phobos.commands import candidates
+
+        table = candidates.text(frontend, kernel.info, request.config, request.dims, request.dtypes, request.arch)
+        return table.encode()
     compiled = _compile(kernel, request)
     data = _STAGES[stage](compiled)
     print_diagnostics(compiled.warnings, kernel.source)

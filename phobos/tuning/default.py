@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from phobos.compiler import default_spec
@@ -17,11 +18,61 @@ from phobos.tuning.model import UNKNOWN_DIM, Estimate, estimate
 from phobos.tuning.space import Space
 
 _T = TypeVar("_T")
+_Possible = tuple[Estimate, tuple[dict[str, Any], KernelIR]]
 _MOST = 400  # configurations looked at: about 5 ms each
 _TRIED = 20  # configurations that are lowered until one fits, 30 ms each
 _SMALLEST = 6  # of them the smallest, at last
 _EQUAL = 0.003  # of the estimate: less than what decides nothing
 _MOST_REASONS = 8  # that a diagnostic gives
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """A configuration that was looked at: its estimate, or what the checker said (`error`); `why_not` where it cannot
+    run."""
+
+    config: dict[str, Any]
+    estimate: Estimate | None
+    why_not: str | None
+    kernel: KernelIR | None
+    error: CompileError | None
+
+
+def candidates(
+    signature: Signature,
+    module: ast.Module,
+    dims: Mapping[str, int],
+    dtypes: Mapping[str, DType],
+    target: Target,
+    *,
+    consts: Mapping[str, object] | None = None,
+    pinned: Mapping[str, object] | None = None,
+) -> list[Candidate]:
+    """The configurations that `choose` chooses from, in the order of the space."""
+    from phobos.semantic.check import check_kernel
+
+    out = []
+    for config in configurations(signature, _fixed(signature, dims, pinned)):
+        try:
+            kernel = check_kernel(module, signature.name, config, dtypes, dict(consts or {}))  # type: ignore[arg-type]
+        except CompileError as error:
+            why_not = error.diagnostics[0].message
+            out.append(Candidate(config=config, estimate=None, why_not=why_not, kernel=None, error=error))
+            continue
+        found = estimate(kernel, target, dims)
+        out.append(Candidate(config=config, estimate=found, why_not=found.why_not, kernel=kernel, error=None))
+    return out
+
+
+def _fixed(
+    signature: Signature, dims: Mapping[str, int], pinned: Mapping[str, object] | None
+) -> dict[str, object]:  # fmt: skip
+    """What is pinned, and names of the space that are also dims, where the dim's value is in their set."""
+    fixed = dict(pinned or {})
+    for name, values in signature.space.items():
+        if name not in fixed and name in dims and dims[name] in values:
+            fixed[name] = dims[name]
+    return fixed
 
 
 def choose(
@@ -41,40 +92,28 @@ def choose(
     chosen only if all others break theirs (the launch then says which). Raises CompileError with the reasons if no
     configuration can run.
     """
-    from phobos.semantic.check import check_kernel
-
-    fixed = dict(pinned or {})
-    for name, values in signature.space.items():
-        if name not in fixed and name in dims and dims[name] in values:
-            fixed[name] = dims[name]
-    possible: list[tuple[Estimate, tuple[dict[str, object], KernelIR]]] = []
+    looked_at = candidates(signature, module, dims, dtypes, target, consts=consts, pinned=pinned)
+    possible: list[_Possible] = []
     reasons: dict[str, list[str]] = {}  # why not -> configurations
-    count = rejected = 0
     errors: dict[tuple[str, ...], CompileError] = {}  # by what they say
-    for config in configurations(signature, fixed):
-        count += 1
-        try:
-            kernel = check_kernel(module, signature.name, config, dtypes, dict(consts or {}))  # type: ignore[arg-type]
-        except CompileError as error:
-            rejected += 1
-            errors.setdefault(tuple(str(d) for d in error.diagnostics), error)
-            reasons.setdefault(error.diagnostics[0].message, []).append(_text(config))
-            continue
-        found = estimate(kernel, target, dims)
-        if found.why_not is not None:
-            reasons.setdefault(found.why_not, []).append(_text(config))
-            continue
-        possible.append((found, (config, kernel)))
+    for c in looked_at:
+        if c.error is not None:
+            errors.setdefault(tuple(str(d) for d in c.error.diagnostics), c.error)
+        if c.why_not is not None:
+            reasons.setdefault(c.why_not, []).append(_text(c.config))
+        elif c.estimate is not None and c.kernel is not None:
+            possible.append((c.estimate, (c.config, c.kernel)))
     if not possible:
-        size = _space(signature, fixed).size
-        if rejected == count and (len(errors) == 1 or not fixed):
+        fixed = _fixed(signature, dims, pinned)
+        size, count = _space(signature, fixed).size, len(looked_at)
+        if all(c.error is not None for c in looked_at) and (len(errors) == 1 or not fixed):
             raise next(iter(errors.values()))  # the configuration has no part in it
         raise CompileError(
             Diagnostic(
                 code="PH0540",
                 message=f"no configuration of kernel `{signature.name}` can run on {target.arch}",
                 span=signature.span,
-                notes=(*_grouped(reasons), *([f"looked at {count} of {size}, evenly spread"] if size > count else [])),
+                notes=(*grouped(reasons), *([f"looked at {count} of {size}, evenly spread"] if size > count else [])),
             )
         )
     kept = [(found, it) for found, it in possible if broken_promise(it[1], dims) is None]
@@ -100,9 +139,7 @@ def _out(reasons: Mapping[str, list[str]]) -> str:
     return f"; {number} {'others' if number > 1 else 'other'} cannot run, {configs[0]}: {reason}{more}"
 
 
-def _lowered(
-    possible: list[tuple[Estimate, tuple[dict[str, object], KernelIR]]], target: Target
-) -> tuple[Estimate, tuple[dict[str, object], KernelIR]]:
+def _lowered(possible: list[_Possible], target: Target) -> _Possible:
     """The preferred one of those that can be lowered: only then it is known what a ring or a result needs of shared
     memory. Where none of those tried can, the first, so that compiling it says why."""
     left = list(possible)
@@ -139,7 +176,7 @@ def preferred(possible: Sequence[tuple[Estimate, _T]]) -> tuple[Estimate, _T]:
     return min(equal, key=lambda x: (x[0].shared_bytes, x[0].short_rows, -x[0].rows, -x[0].across, x[0].alone))
 
 
-def _grouped(reasons: Mapping[str, list[str]]) -> tuple[str, ...]:
+def grouped(reasons: Mapping[str, list[str]]) -> tuple[str, ...]:
     """Each reason once, with one of the configurations that it holds for."""
     notes = [
         f"{configs[0]}{f' and {len(configs) - 1} more' if len(configs) > 1 else ''}: {reason}"

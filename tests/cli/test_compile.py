@@ -193,3 +193,21 @@ def test_an_unwritable_cache_is_one_warning(tmp_path: Path, monkeypatch: pytest.
     result = phobos("compile", SAXPY, *SMALL)
     assert result.exit_code == 0, result.output
     assert result.stderr.startswith("warning[PH0930]") and result.stderr.count("warning") == 1
+
+
+def test_candidates() -> None:
+    """All configurations, the one that a plain `compile` takes marked, and those that are out with the reason."""
+    extents = ["--dim", "Nq=4096", "--dim", "Nk=4096"]
+    result = phobos("compile", FLASH, "--emit", "candidates", "--arch", "sm_90a", *extents)
+    assert result.exit_code == 0, result.output
+    head, columns, *rows = result.stdout.splitlines()
+    assert head.startswith("flash_attention for sm_90a: cost model, best of 35: ") and columns.split()[0] == "relative"
+    assert len(rows) == 36 and rows[-1].startswith("out: D=64 BR=128 BC=128: ") and "the limit is" in rows[-1]
+    (marked,) = [row for row in rows if row.startswith("*")]
+    summary = phobos("compile", FLASH, "--arch", "sm_90a", *extents).stdout
+    assert " ".join(marked.split()[2:5]) in summary
+    times = [float(row[1:].split()[0]) for row in rows[:-1]]
+    assert times == sorted(times) and times[0] == 1.0
+    pinned = phobos("compile", FLASH, "--emit", "candidates", "--arch", "sm_90a", "--set", "BR=32").stdout
+    assert pinned.count("BR=32") == 6 and "BR=16" not in pinned
+    assert phobos("compile", FLASH, "--emit", "candidates", "--set", "BQ=2").exit_code == 1
