@@ -290,7 +290,8 @@ def test_empty_tensors() -> None:
 
 def test_an_extent_that_contradicts_what_is_fixed() -> None:
     """By a pin, by a name of one value, or by what the configuration chose: never ignored."""
-    text = "@autotune(D in [64], BN in [64, 128])\nkernel k(X: tensor<f32>[N, D]) {\nX[ctx.block.x * BN :+ BN, :] = 1.0\n}"
+    text = "@autotune(D in [64], BN in [64, 128])\nkernel k(X: tensor<f32>[N, D]) {\n"
+    text += "X[ctx.block.x * BN :+ BN, :] = 1.0\n}"
     for given in ({"dims": {"D": 128}}, {"config": {"N": 64}, "dims": {"N": 65}}):
         with pytest.raises(phobos.CompileError) as caught:
             phobos.jit(text).compile(arch="sm_80", **given)
