@@ -22,7 +22,7 @@ ORDER: list[tuple[str, ...]] = [
     ("contraction", "transfer"),
     ("passes",),
     ("codegen",),
-    ("compiler", "tuning.default", "tuning.model"),  # the cost model, which needs no device
+    ("compiler", "tuning.default", "tuning.model", "tuning.space"),  # the cost model, which needs no device
     ("reference", "emulator", "runtime", "norms"),
     ("tuning",),
     ("trace",),

@@ -22,6 +22,7 @@ from phobos.passes import (
     hoist_operands,
     lazy_rescale,
     loop_stride,
+    narrow_operands,
     pack_shared,
     partial_sums,
     peel_masks,
@@ -88,10 +89,16 @@ def choose(
         observe("transposed_loads", kernel)
     threads, thread_decision = choose_threads.run(kernel)
     plans, contraction_decisions = choose_contractions.run(kernel, threads, target)
+    narrowed, narrow_decisions = narrow_operands.run(kernel, plans)
+    if narrowed is not kernel:
+        kernel = simplify.run(narrowed, overlap)
+        observe("narrow_operands", kernel)
+        plans, contraction_decisions = choose_contractions.run(kernel, threads, target)
     kernel = choose_contractions.fix_kinds(kernel, plans)
     observe("choose_contractions", kernel)
     bound = dict(choose_contractions.rebind(kernel, plans))
-    return Chosen(kernel, threads, bound, (thread_decision, *access_decisions, *contraction_decisions))
+    made = (thread_decision, *access_decisions, *narrow_decisions, *contraction_decisions)
+    return Chosen(kernel, threads, bound, made)
 
 
 def algebra(
