@@ -118,15 +118,24 @@ def choose(
         )
     kept = [(found, it) for found, it in possible if broken_promise(it[1], dims) is None]
     e, (config, kernel) = _lowered(kept or possible, target)
+    shapes = _shapes(signature, dims, pinned)
     unknown = [d.name for d in kernel.dims if d.name not in dims]
     blocks, waves = "block" if e.blocks == 1 else "blocks", "wave" if e.waves == 1 else "waves"
     reason = (
         f"cost model, best of {len(possible)}: {e.blocks} {blocks} in {e.waves} {waves} of "
         f"{e.blocks_per_sm} an SM, about {e.registers} registers, {e.shared_bytes} bytes of operands in shared memory"
         + (f"; {', '.join(unknown)} taken as {UNKNOWN_DIM}" if unknown else "")
+        + "".join(f"; {name} is an extent of the arguments, and none was given" for name in shapes)
         + _out(reasons)
     )
     return config, reason
+
+
+def _shapes(signature: Signature, dims: Mapping[str, int], pinned: Mapping[str, object] | None) -> list[str]:
+    """Names of the space whose values are different problems, and which the caller left open."""
+    extents = {d for p in signature.params for d in p.dims}
+    fixed = _fixed(signature, dims, pinned)
+    return [n for n, values in signature.space.items() if n in extents and n not in fixed and len(values) > 1]
 
 
 def _out(reasons: Mapping[str, list[str]]) -> str:

@@ -223,3 +223,13 @@ def test_the_choice_says_what_was_out() -> None:
     slip = text.replace("D[row :+ BM, col :+ BN]", "D[row :+ BM, col :+ BM]")
     report = phobos.jit(slip).compile(arch="sm_90a", dims={"M": 64, "N": 64, "K": 64}).report
     assert "best of 2" in report and "2 others cannot run, BM=16, BN=32, BK=16: " in report
+
+
+def test_an_extent_that_is_chosen_from_a_space_is_named() -> None:
+    """Estimates of different head sizes are of different problems."""
+    kernel = phobos.load(resources.examples_dir() / "masked_attention_fp32.ph")
+    said = "D is an extent of the arguments, and none was given"
+    given = {"arch": "sm_90a", "consts": {"causal": True}}
+    assert said in kernel.compile(**given).report
+    assert said not in kernel.compile(**given, dims={"D": 64}).report
+    assert said not in kernel.compile(**given, config={"D": 64}).report
