@@ -111,7 +111,8 @@ def expression(e: Expr, env: Environment) -> Text:
     if isinstance(e, ScalarRef):
         return Text(e.name, PRIMARY)
     if isinstance(e, Special):
-        return Text(f"{_SPECIAL[e.kind]}_{'xyz'[e.axis]}()", PRIMARY)
+        text = f"{_SPECIAL[e.kind]}_{'xyz'[e.axis]}()"  # an int, whose product with another one may need more
+        return Text(text, PRIMARY) if env.index_bits == 32 else Text(f"(ph_i64){text}", UNARY)
     if isinstance(e, FragmentRef):
         return Text(env.fragment(e), PRIMARY)
     if isinstance(e, Position):

@@ -32,7 +32,6 @@ WITHOUT_EFFECT: dict[str, dict[str, str]] = {
     },
     "roles": {"on": _IDLE},
     "persistent": {"on": _IDLE},
-    "order": {"grouped": _IDLE, "longest": _IDLE},
 }
 INTEGER_OPTIONS = frozenset({"stages", "index"})
 

@@ -52,6 +52,7 @@ from phobos.ir.tile import (
 from phobos.ir.walk import kernel_ops
 from phobos.layout.register import RegisterLayout
 from phobos.passes import streams
+from phobos.passes.block_order import BlockOrder
 from phobos.passes.facts import ScalarFacts
 from phobos.passes.lowering import control, elementwise, memory, reductions
 from phobos.passes.lowering.context import Lowering
@@ -66,12 +67,13 @@ def run(
     layouts: Mapping[Value, RegisterLayout],
     plans: Mapping[Dot, ContractionPlan],
     threads: int,
+    order: BlockOrder,
     *,
     debug: bool,
     fast_math: bool,
 ) -> Schedule:
     fast = fast_math or kernel.options.precision == "fast"
-    ctx = Lowering(kernel, spec, facts, placement, layouts, plans, threads, debug, fast)
+    ctx = Lowering(kernel, spec, facts, placement, layouts, plans, threads, order, debug, fast)
     ctx.streamed = streams.analyse(kernel, placement, layouts)
     for s in kernel.scalars:
         ctx.scalars[s.value] = ScalarRef(s.value.dtype, c_identifier(s.name))

@@ -14,6 +14,7 @@ from phobos.passes import (
     approximate,
     assign_layouts,
     assign_storage,
+    block_order,
     choose_contractions,
     choose_threads,
     describe,
@@ -149,11 +150,14 @@ def run(
     reasons: dict[Value, str] = {}
     layouts = assign_layouts.run(kernel, plans, place, facts, threads, reasons)
     # --- scheduled IR
+    order, order_decisions = block_order.run(kernel)
     schedule = assign_storage.run(
-        kernel, spec, facts, place, layouts, plans, threads, debug=debug, fast_math=fast_math
+        kernel, spec, facts, place, layouts, plans, threads, order, debug=debug, fast_math=fast_math
     )
     layout_decisions = describe.layout_decisions(layouts, reasons, place)
-    before = (*describe.option_decisions(kernel), *chosen.decisions, *algebra_decisions, *layout_decisions)
+    before = (
+        *describe.option_decisions(kernel), *order_decisions, *chosen.decisions, *algebra_decisions, *layout_decisions
+    )  # fmt: skip
     schedule = replace(schedule, decisions=(*before, *schedule.decisions))
     observe("assign_storage", schedule)
     schedule = _stage_and_pack(schedule, kernel, target)

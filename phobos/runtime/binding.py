@@ -5,6 +5,7 @@ Checks collect: a call with three mistakes gets three diagnostics.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -354,6 +355,14 @@ def needs_64_bits(views: Mapping[str, ArrayView]) -> bool:
     return False
 
 
+def _blocks(facts: KernelFacts, dims: Mapping[str, int]) -> int:
+    """Blocks of the grid; 0 where it cannot be computed, which the launch reports."""
+    try:
+        return math.prod(size.evaluate(dims) for size in facts.grid)
+    except (ZeroDivisionError, KeyError):
+        return 0
+
+
 def overlapping(facts: KernelFacts, views: Mapping[str, ArrayView]) -> frozenset[str]:
     """Tensors that share bytes with another one where at least one of the two is written."""
     ranges = {t.name: views[t.name].byte_range(t.dtype.bytes) for t in facts.tensors}
@@ -382,6 +391,7 @@ def specialize(facts: KernelFacts, call: Call, signs: Iterable[str] = ()) -> Spe
     wide = needs_64_bits(call.views) or any(
         dtype is DType.INDEX and not -_INT32_MAX <= call.scalars[name] <= _INT32_MAX for name, dtype in facts.scalars
     )
+    wide = wide or _blocks(facts, call.dims) > _INT32_MAX  # they are numbered
     if wide and facts.index == "32":
         raise LaunchError(
             Diagnostic(

@@ -17,6 +17,7 @@ from phobos.ir.tile import Block, Cast, Dot, KernelIR, Value
 from phobos.ir.types import DType
 from phobos.layout.register import RegisterLayout
 from phobos.layout.shared import SharedLayout
+from phobos.passes.block_order import BlockOrder
 from phobos.passes.facts import ScalarFacts
 from phobos.passes.placement import Placement
 from phobos.source import Span
@@ -53,11 +54,12 @@ class Lowering:
 
     def __init__(
         self, kernel: KernelIR, spec: Specialization, facts: ScalarFacts, placement: Placement,
-        layouts: Mapping[Value, RegisterLayout], plans: Mapping[Dot, ContractionPlan], threads: int, debug: bool,
-        fast: bool,
+        layouts: Mapping[Value, RegisterLayout], plans: Mapping[Dot, ContractionPlan], threads: int,
+        order: BlockOrder, debug: bool, fast: bool,
     ):  # fmt: skip
         self.kernel, self.spec, self.facts, self.placement = kernel, spec, facts, placement
         self.layouts, self.plans, self.threads, self.debug, self.fast = layouts, plans, threads, debug, fast
+        self.order = order
         self.out: list[Stmt] = []
         self.scopes: list[Scope] = []
         self.fragments: dict[Value, Fragment] = {}

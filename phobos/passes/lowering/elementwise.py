@@ -46,7 +46,7 @@ def scalar_op(ctx: Lowering, op: Op) -> None:
     if isinstance(op, Constant):
         ctx.scalars[op.result] = Literal(op.result.dtype, op.value)
     elif isinstance(op, ProgramId):
-        ctx.scalars[op.result] = Special(DType.INDEX, "ctaid", op.axis)
+        ctx.scalars[op.result] = ctx.order.coordinate(op.axis)
         _keep(ctx, op.result, op)
     elif isinstance(op, GridSize):
         ctx.scalars[op.result] = Special(DType.INDEX, "nctaid", op.axis)
