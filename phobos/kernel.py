@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from phobos.diagnostics import CompileError, Diagnostic, LaunchError, nearest
 from phobos.ir.abi import Specialization
+from phobos.ir.exact import among, exact
 from phobos.runtime import binding, request
 from phobos.runtime.compiled import Compiled
 from phobos.runtime.pipeline import Configured, Frontend, KernelInfo, Request
@@ -253,7 +254,7 @@ class Kernel:
         for name in self._info.consts:
             if name in items:
                 value = items.pop(name)
-                if consts.setdefault(name, value) != value:
+                if exact(consts.setdefault(name, value)) != exact(value):
                     raise CompileError(
                         Diagnostic(
                             code="PH0607",
@@ -263,7 +264,7 @@ class Kernel:
         # A searched name that is also a dim is not free: the shape decides it.
         for name, allowed in self._info.space:
             if name in dims and len(allowed) > 1:
-                if from_shapes and dims[name] not in allowed:
+                if from_shapes and not among(dims[name], allowed):
                     raise LaunchError(
                         Diagnostic(
                             code="PH0711",

@@ -14,6 +14,7 @@ import numpy as np
 
 from phobos.diagnostics import Diagnostic, LaunchError
 from phobos.files import read_source
+from phobos.ir.exact import exact
 from phobos.ir.tile import KernelIR, TensorParam
 from phobos.ir.types import DType
 from phobos.kernel import Kernel
@@ -224,7 +225,7 @@ def _arguments(
     check_scalar_names(info.name, [p.name for p in info.params if p.kind != "tensor"], scalars)
     consts = {n: config.pop(n) for n in info.consts if n in config}
     for name in info.consts:
-        if name in scalars and scalars[name] != consts.setdefault(name, scalars[name]):
+        if name in scalars and exact(scalars[name]) != exact(consts.setdefault(name, scalars[name])):
             raise LaunchError(Diagnostic(code="PH1012", message=f"{name} is {consts[name]} and {scalars[name]}"))
     given: dict[str, Any] = {}
     defaulted = []

@@ -46,8 +46,13 @@ def config_items(config: Any) -> Config:
 
 
 def _plain(value: Any) -> int | float | bool | str | None:
-    if isinstance(value, (bool, int, float, str)):
+    # Of a subclass (numpy.float64, an IntEnum) the value alone: keys tell types apart.
+    if isinstance(value, bool):
         return value
+    if isinstance(value, (int, float)):
+        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():  # NumPy scalars
         item = value.item()
         return item if isinstance(item, (bool, int, float)) else None

@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from phobos.compiler import default_spec
 from phobos.diagnostics import CompileError, Diagnostic
+from phobos.ir.exact import among
 from phobos.ir.tile import KernelIR
 from phobos.ir.types import DType
 from phobos.passes import pipeline
@@ -45,7 +46,7 @@ def choose(
 
     fixed = dict(pinned or {})
     for name, values in signature.space.items():
-        if name not in fixed and name in dims and dims[name] in values:
+        if name not in fixed and name in dims and among(dims[name], values):
             fixed[name] = dims[name]
     possible: list[tuple[Estimate, tuple[dict[str, object], KernelIR]]] = []
     reasons: dict[str, list[str]] = {}  # why not -> configurations
