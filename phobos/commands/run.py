@@ -262,12 +262,15 @@ def _complete(
     if all(len(values) == 1 or name in items for name, values in info.space):
         return request, None
     extents = {n: v for n, v in dims.items() if n in info.dims}
-    best = None
+    chosen, stored = None, ""
     if device is not None:
         from phobos.tuning import store
 
-        best = store.best_for(frontend, info, request, extents, device)
-    chosen, reason = best or frontend.choose(request, extents, target)
+        chosen, stored = store.best_for(frontend, info, request, extents, device)
+    reason = stored
+    if chosen is None:
+        chosen, reason = frontend.choose(request, extents, target)
+        reason += f"; {stored}" if stored else ""
     return replace(request, config=chosen), reason
 
 
