@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -12,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from phobos.console import json_text
 from phobos.diagnostics import Diagnostic, LaunchError
 from phobos.files import read_source
 from phobos.ir.exact import exact
@@ -108,7 +108,7 @@ class RunResult:
             }
             for c in self.compared or ()
         ]
-        return json.dumps(
+        return json_text(
             {
                 "version": 1,
                 "ok": self.good,
@@ -120,8 +120,7 @@ class RunResult:
                 "scalars": dict(self.scalars),
                 "seconds": self.seconds,
                 "compared": compared if self.compared is not None else None,
-            },
-            indent=2,
+            }
         )
 
 
