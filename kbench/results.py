@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
+from phobos.console import spelled
 from phobos.diagnostics import CompileError, Diagnostic, PhobosError
 from phobos.files import write_output
 from phobos.tuning.result import SearchResult
@@ -105,7 +106,7 @@ def merged_json(old_text: str | None, rows: Iterable[Row] = (), path: str = "res
     """
     kept = _old_items(old_text, _ROW_KEY, "result rows", path)
     kept.update({row.key(): row.to_json() for row in rows})
-    lines = ",\n".join("  " + json.dumps(item) for item in kept.values())
+    lines = ",\n".join("  " + json.dumps(spelled(item)) for item in kept.values())
     return f"[\n{lines}\n]\n" if kept else "[]\n"
 
 
@@ -113,7 +114,7 @@ def merged_checks(old_text: str | None, checks: Iterable[Mapping[str, object]] =
     """The same for checks without a device, as `phobos kbench --json` gives them; they are no result rows."""
     kept = _old_items(old_text, _CHECK_KEY, "checks without a device", path)
     kept.update({tuple(check[k] for k in _CHECK_KEY): check for check in checks})
-    return json.dumps(list(kept.values()), indent=2) + "\n"
+    return json.dumps(spelled(list(kept.values())), indent=2) + "\n"
 
 
 def _old_items(
@@ -145,7 +146,7 @@ def merged_search(
     except (ValueError, TypeError, RecursionError):
         raise _foreign(path, "is not an object of search logs") from None
     kept.update({case: result.to_json() for case, result in (found or {}).items()})
-    return json.dumps(kept, indent=1) + "\n"
+    return json.dumps(spelled(kept), indent=1) + "\n"
 
 
 def merged_csv(old_text: str | None, rows: Iterable[CsvRow] = (), path: str = "results.csv") -> str:

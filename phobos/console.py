@@ -38,12 +38,13 @@ def print_diagnostics(diagnostics: Iterable[Diagnostic], source: SourceFile | No
 
 def json_text(data: Any) -> str:
     """As JSON, which has no infinities and no NaN: they are the words "inf", "-inf" and "nan"."""
-    return json.dumps(_spelled(data), indent=2, allow_nan=False)
+    return json.dumps(spelled(data), indent=2, allow_nan=False)
 
 
-def _spelled(data: Any) -> Any:
+def spelled(data: Any) -> Any:
+    """The data with those words in it."""
     if isinstance(data, float) and not math.isfinite(data):
         return str(data)
     if isinstance(data, dict):
-        return {name: _spelled(value) for name, value in data.items()}
-    return [_spelled(value) for value in data] if isinstance(data, (list, tuple)) else data
+        return {name: spelled(value) for name, value in data.items()}
+    return [spelled(value) for value in data] if isinstance(data, (list, tuple)) else data

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ def given_grid(override: Any, kernel: str) -> tuple[int, int, int] | None:
     """The blocks that a caller gives, None where he gives none. Raises LaunchError PH0718."""
     if override is None:
         return None
-    sizes = (override,) if isinstance(override, int) else override
+    sizes = (override,) if isinstance(override, numbers.Integral) else override
     if (
         not isinstance(sizes, Sequence)
         or not 1 <= len(sizes) <= 3

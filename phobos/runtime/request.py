@@ -33,7 +33,7 @@ def config_items(config: Any) -> Config:
         )
     out = []
     for name, value in config.items():
-        plain = _plain(value)
+        plain = plain_value(value)
         if not isinstance(name, str) or plain is None:
             raise CompileError(
                 Diagnostic(
@@ -45,7 +45,8 @@ def config_items(config: Any) -> Config:
     return tuple(sorted(out))
 
 
-def _plain(value: Any) -> int | float | bool | str | None:
+def plain_value(value: Any) -> int | float | bool | str | None:
+    """A Python value or a NumPy scalar as a plain Python value, None for anything else."""
     # Of a subclass (numpy.float64, an IntEnum) the value alone: keys tell types apart.
     if isinstance(value, bool):
         return value
@@ -113,7 +114,7 @@ def extents(info: KernelInfo, dims: Any) -> dict[str, int]:
 
 def extent(value: Any) -> int | None:
     """A Python or NumPy integer from 0 on as a Python int, None for anything else."""
-    plain = _plain(value)
+    plain = plain_value(value)
     return plain if isinstance(plain, int) and not isinstance(plain, bool) and plain >= 0 else None
 
 

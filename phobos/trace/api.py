@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +100,7 @@ def trace_kernel(
     """
     target = get_target(arch or DEFAULT_ARCH)
     most = MAX_SIZE if max_size is None else max_size
-    if isinstance(most, bool) or not isinstance(most, (int, float)) or not most > 0:
+    if isinstance(most, bool) or not isinstance(most, numbers.Real) or not most > 0:
         raise LaunchError(Diagnostic(code="PH1020", message=f"max_size={max_size!r} is not a size in MB"))
     given = dict(values or {})
     named = dict(zip([p.name for p in info.params], args))

@@ -48,18 +48,19 @@ def take_options(info: KernelInfo, keywords: dict[str, Any]) -> Options:
     """
     params = {p.name for p in info.params}
     given = {n: keywords.pop(n) for n in ("limit", "fresh", "progress") if n in keywords and n not in params}
-    limit, fresh, progress = given.get("limit"), given.get("fresh", False), given.get("progress")
+    limit, progress = given.get("limit"), given.get("progress")
+    fresh = request.plain_value(given.get("fresh", False))
     problem = None
     most = None if limit is None else request.extent(limit)
     if limit is not None and not most:
         problem = f"limit={limit!r} is not a number of configurations"
     elif not isinstance(fresh, bool):
-        problem = f"fresh={fresh!r} is neither True nor False"
+        problem = f"fresh={given['fresh']!r} is neither True nor False"
     elif not (progress is None or isinstance(progress, bool) or callable(progress)):
         problem = f"progress={progress!r} is not a function"
     if problem is not None:
         raise LaunchError(Diagnostic(code="PH0744", message=problem))
-    return Options(limit=most, fresh=fresh, progress=progress)
+    return Options(limit=most, fresh=fresh is True, progress=progress)
 
 
 def timing_driver(backend: str) -> Driver:

@@ -69,6 +69,12 @@ def test_a_row_has_the_fixed_fields() -> None:
     assert "gbps" in item and "tflops" not in item
 
 
+def test_what_is_no_number_is_written_as_json_has_it() -> None:
+    text = merged_json(None, [replace(ROW, ratio=float("inf"))])
+    found = json.loads(merged_json(text, [replace(ROW, case="x", peak=float("nan"))]), parse_constant=pytest.fail)
+    assert [(r["ratio"], r["peak"]) for r in found] == [("inf", 66.9), (0.75, "nan")]
+
+
 def test_rows_replace_those_of_the_same_key() -> None:
     old = merged_json(None, [ROW, replace(ROW, case="M64 N64 K64 f32")])
     new = json.loads(merged_json(old, [replace(ROW, median_us=3500.0), replace(ROW, peer="torch")]))

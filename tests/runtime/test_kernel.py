@@ -314,10 +314,11 @@ def test_autotune_declines_where_nothing_can_be_timed(no_driver: None, monkeypat
     assert codes(info) == ["PH0702"]
 
 
-def test_grid_override() -> None:
+@pytest.mark.parametrize("grid", [(2,), 2, np.int64(2), [np.int32(2), 1]])
+def test_grid_override(grid: Any) -> None:
     x, y, want = data(256)
     start = y.copy()
-    phobos.jit(SAXPY)(x, y, 2.0, config=CONFIG, backend="reference", grid=(2,))
+    phobos.jit(SAXPY)(x, y, 2.0, config=CONFIG, backend="reference", grid=grid)
     np.testing.assert_allclose(y[:128], want[:128], rtol=1e-6)
     np.testing.assert_array_equal(y[128:], start[128:])
 

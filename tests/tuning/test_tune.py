@@ -365,7 +365,7 @@ def test_progress_and_options(device: type[MadeUpTimer]) -> None:
     seen: list[Any] = []
     kernel.autotune(**arguments(), progress=seen.append)
     assert seen[-1].phase == "done" and seen[-1].best.config == BEST
-    assert kernel.search(**arguments(), limit=np.int64(3), fresh=True).limit == 3
+    assert kernel.search(**arguments(), limit=np.int64(3), fresh=np.True_).limit == 3
     for wrong in ({"limit": 0}, {"limit": 2.0}, {"limit": "3"}, {"limit": True}, {"fresh": 1}, {"progress": "yes"}):
         with pytest.raises(phobos.LaunchError, match="PH0744"):
             kernel.autotune(**arguments(), **wrong)
