@@ -97,6 +97,8 @@ def tune(
 ) -> SearchResult:
     """Searches for the call, or takes the stored result that answers it. Raises what `Kernel.search` does."""
     request.check_names(info, dict(pinned.config))
+    if stream is not None:
+        stream_handle(stream)  # also where nothing waits for it
     ordinal = call.device if call.device is not None else driver.current_device()
     place = driver.device(ordinal)
     key = store.key_of(frontend.source.text, info, pinned, call.dims, place, device.given_grid(grid, info.name))
@@ -163,9 +165,11 @@ def _answers(earlier: SearchResult, limit: int | None) -> bool:
 
 def _serves(frontend: Frontend, info: KernelInfo, wanted: Request, call: binding.Call, grid: Any) -> bool:
     """Whether a call with these arguments can run under this configuration. Else the search says what is wrong."""
-    facts = frontend.configured(wanted).facts
+    configured = frontend.configured(wanted)
+    facts = configured.facts
     try:
         binding.check_call(facts, info.params, call)
+        binding.specialize(facts, call, configured.signs)
         return 0 not in device.grid_of(facts, call, grid)
     except LaunchError:
         return False

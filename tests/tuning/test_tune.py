@@ -292,6 +292,7 @@ def test_arguments_are_checked_whether_or_not_a_result_is_stored(device: type[Ma
         ("PH0718", {"grid": (1, 1, 1, 1)}),
         ("PH0718", {"grid": (-1, 1)}),
         ("PH0711", {"config": {"N": 50}}),
+        ("PH0722", {"stream": "main"}),
     ]
     for code, change in wrong:
         with pytest.raises(phobos.LaunchError) as info:
