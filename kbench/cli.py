@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -66,14 +65,10 @@ def command(
     from kbench import benches
     from kbench.text import known_name, parse_options, parse_pins
 
-    if list_only:
-        for name in benches.NAMES:
-            found = benches.get_benches(name)
-            cases = ", ".join(c.label for b in found for c in b.cases)
-            peers = ", ".join(dict.fromkeys(p.name for b in found for p in b.peers)) or "none"
-            click.echo(f"{name:19} {found[0].title}: {cases}; rated by {found[0].bound}; peers: {peers}")
-        return
     chosen = tuple(dict.fromkeys(known_name("bench", n, benches.NAMES) for n in names)) or benches.NAMES
+    if list_only:
+        _list(_selected(chosen, wanted, lambda b: b.cases))
+        return
     config = parse_pins(pins)
     options = parse_options(schedule)
     overrides = {"fp32": peak_fp32, "fp16tc": peak_fp16tc, "fp16tcf32acc": peak_fp16tcf32acc}
@@ -85,7 +80,9 @@ def command(
     if fresh and not search:
         raise click.UsageError("--fresh goes with --search")
     to_stdout = "-" in (csv_path, json_path)
-    if _on_gpu(backend):
+    on_gpu = _on_gpu(backend)
+    _check_outputs(chosen, csv_path, json_path, None if quick else out, search, on_gpu)
+    if on_gpu:
         peaks = {u: v for u, v in overrides.items() if v is not None}
         work = _selected(chosen, wanted, lambda b: b.quick_cases if quick else b.cases)
         good = _gpu(work, config, options, peaks, search, fresh, quick, csv_path, json_path, out, to_stdout)
@@ -97,6 +94,40 @@ def command(
             click.echo("nothing was searched either: timing a configuration needs a CUDA device", err=to_stdout)
     if not good:
         raise click.exceptions.Exit(1)
+
+
+def _list(work: Sequence[tuple[Bench, Case]]) -> None:
+    for name in dict.fromkeys(bench.name for bench, _ in work):
+        found = [(bench, case) for bench, case in work if bench.name == name]
+        cases = ", ".join(case.label for _, case in found)
+        peers = ", ".join(dict.fromkeys(p.name for bench, _ in found for p in bench.peers)) or "none"
+        first = found[0][0]
+        click.echo(f"{name:19} {first.title}: {cases}; rated by {first.bound}; peers: {peers}")
+
+
+def _check_outputs(
+    names: Sequence[str], csv_path: str | None, json_path: str | None, out: str | None, search: bool, on_gpu: bool
+) -> None:
+    """Before anything runs: raises CompileError where a file could not be written at the end, or two are one."""
+    from kbench.results import check_target, merged_checks, merged_csv, merged_json, merged_search
+    from phobos.files import check_outputs
+
+    own = {} if out is None else {f"--out: {n}.json": str(Path(out) / f"{n}.json") for n in names}
+    logs = {f"--out: search/{n}.json": str(Path(out) / "search" / f"{n}.json") for n in names} if out and search else {}
+    table = {} if out is None else {"--out: results.csv": str(Path(out).parent / "results.csv")}
+    check_outputs({"--csv": csv_path, "--json": json_path, **own, **logs, **table})
+    if not on_gpu:  # then --csv and --out are left as they are
+        if json_path not in (None, "-"):
+            check_target(Path(str(json_path)), merged_checks)
+        return
+    merges = (
+        ([csv_path, *table.values()], merged_csv), ([json_path, *own.values()], merged_json),
+        (list(logs.values()), merged_search),
+    )  # fmt: skip
+    for paths, merge in merges:
+        for path in paths:
+            if path is not None and path != "-":
+                check_target(Path(path), merge)
 
 
 def _selected(
@@ -121,16 +152,22 @@ def _selected(
 
 
 def _pins(config: dict[str, object], work: Sequence[tuple[Bench, Case]]) -> dict[str, dict[str, object]]:
-    """By example: of the pinned names those that its space has. Raises UsageError for a name that none has."""
+    """By example: of the pinned names those that its space has. Raises UsageError for a name that none has, and for a
+    value that none allows."""
     from kbench.text import known_name, load_kernel
+    from phobos.ir.exact import among
 
     examples = {bench.example: bench for bench, _ in work}
     if not config:
         return dict.fromkeys(examples, config)
-    spaces = {example: {n for n, _ in load_kernel(bench).info.space} for example, bench in examples.items()}
+    spaces = {example: dict(load_kernel(bench).info.space) for example, bench in examples.items()}
     known = sorted(set().union(*spaces.values()))
-    for name in config:
+    for name, value in config.items():
         known_name("configuration name", name, known)
+        sets = {example: space[name] for example, space in spaces.items() if name in space}
+        if not any(among(value, values) for values in sets.values()):
+            listed = "; ".join(f"{example}: {', '.join(map(str, values))}" for example, values in sets.items())
+            raise click.UsageError(f"--autotune: {name} cannot be {value}; it is one of those in {listed}")
     return {example: {n: v for n, v in config.items() if n in space} for example, space in spaces.items()}
 
 
@@ -163,6 +200,7 @@ def _gpu(
     from kbench.roofline import device_peaks
     from phobos.diagnostics import PhobosError
 
+    pins = _pins(config, work)
     device = open_device()
     plan = QUICK if quick else FULL
     copy_rate = gpu.measured_copy_rate(device, plan)
@@ -181,7 +219,6 @@ def _gpu(
     rows: list[Row] = []
     csv_rows: list[CsvRow] = []
     good = True
-    pins = _pins(config, work)
     for bench, case in work:
         try:
             outcome = gpu.run_case(
@@ -199,7 +236,11 @@ def _gpu(
         lines = outcome.csv if bench.stands_for_all(case) else ()
         csv_rows.extend(lines)
         if out is not None and not quick:  # case by case, so that a run that is cut short keeps what it has
-            _record(Path(out), bench.name, case.label, outcome, lines)
+            try:
+                _record(Path(out), bench.name, case.label, outcome, lines)
+            except PhobosError as e:
+                say(f"{bench.name} {case.label}: NOT WRITTEN\n{e}")
+                good = False
     if rows:
         say("\n" + _gpu_table(rows))
     _write(rows, csv_rows, csv_path, json_path)
@@ -212,17 +253,17 @@ def _record(out: Path, name: str, case: str, outcome: Outcome, lines: Sequence[C
     """Merges the rows, the log of the search and the lines of the table into their files."""
     from kbench import results
 
-    if outcome.rows:
-        path = out / f"{name}.json"
-        results.write_new(path, results.merged_json(results.read_old(path), outcome.rows, str(path)))
+    def merge(path: Path, merged: Callable[..., str], found: object) -> Callable[[], None]:
+        return lambda: results.write_new(path, merged(results.read_old(path), found, str(path)))
+
+    ours = {row.impl for row in outcome.rows} - {"phobos"}
+    found = {" ".join([case, *ours]): outcome.search}
+    actions = [merge(out / f"{name}.json", results.merged_json, outcome.rows)] if outcome.rows else []
     if outcome.search is not None:
-        path = out / "search" / f"{name}.json"
-        ours = {row.impl for row in outcome.rows} - {"phobos"}
-        found = {" ".join([case, *ours]): outcome.search}
-        results.write_new(path, results.merged_search(results.read_old(path), found, str(path)))
+        actions.append(merge(out / "search" / f"{name}.json", results.merged_search, found))
     if lines:
-        path = out.parent / "results.csv"
-        results.write_new(path, results.merged_csv(results.read_old(path), lines, str(path)))
+        actions.append(merge(out.parent / "results.csv", results.merged_csv, lines))
+    results.write_all(actions)
 
 
 def _gpu_table(rows: Sequence[Row]) -> str:
@@ -264,7 +305,7 @@ def _host(
     import shutil
 
     from kbench.host import check_case
-    from kbench.results import CSV_COLUMNS, table, write_new
+    from kbench.results import CSV_COLUMNS, merged_checks, read_old, table, write_new
     from phobos import settings
 
     def say(text: str) -> None:
@@ -292,8 +333,11 @@ def _host(
     why = "no CUDA device" if backends != ("reference",) and backends != ("emulator",) else f"backend {backends[0]}"
     say(f"\n{why}: small sizes were compared, nothing was timed" + ("" if out is None else ", nothing is written"))
     if json_path is not None:
-        text = json.dumps([_host_json(c) for c in checks], indent=2)
-        click.echo(text) if json_path == "-" else write_new(Path(json_path), text + "\n")
+        items = [_host_json(c) for c in checks]
+        if json_path == "-":
+            click.echo(merged_checks(None, items), nl=False)
+        else:
+            write_new(Path(json_path), merged_checks(read_old(Path(json_path)), items, json_path))
     if csv_path is not None:
         text = ",".join(CSV_COLUMNS)  # the columns of what would have been timed
         click.echo(text) if csv_path == "-" else say(f"{csv_path} is left as it is")
@@ -324,15 +368,12 @@ def _host_json(check: HostCheck) -> dict[str, object]:
 
 def _write(rows: Sequence[Row], csv_rows: Sequence[CsvRow], csv_path: str | None, json_path: str | None) -> None:
     """To standard output for "-", else merged into the file."""
-    from kbench.results import merged_csv, merged_json, read_old, write_new
+    from kbench.results import merged_csv, merged_json, read_old, write_all, write_new
 
-    if json_path == "-":
-        click.echo(merged_json(None, rows), nl=False)
-    elif json_path is not None:
-        path = Path(json_path)
-        write_new(path, merged_json(read_old(path), rows, json_path))
-    if csv_path == "-":
-        click.echo(merged_csv(None, csv_rows), nl=False)
-    elif csv_path is not None:
-        path = Path(csv_path)
-        write_new(path, merged_csv(read_old(path), csv_rows, csv_path))
+    def write(to: str | None, merged: Callable[..., str], found: object) -> None:
+        if to == "-":
+            click.echo(merged(None, found), nl=False)
+        elif to is not None:
+            write_new(Path(to), merged(read_old(Path(to)), found, to))
+
+    write_all([lambda: write(json_path, merged_json, rows), lambda: write(csv_path, merged_csv, csv_rows)])

@@ -27,7 +27,8 @@ from kbench.device import Device, open_device
 from kbench.protocol import Call, Plan, measure
 from kbench.text import implementation, known_name, load_kernel, parse_options
 from kbench.variant import variant_of
-from phobos.diagnostics import PhobosError
+from phobos.cli import HELP, Guarded
+from phobos.commands.assignments import Positive
 
 PAUSE, BURST = 0.03, 6  # seconds before, launches in, a look at a cool card
 
@@ -143,13 +144,13 @@ def look(
     return good
 
 
-@click.command("energy", help=__doc__)
+@click.command("python -m kbench.energy", cls=Guarded, help=__doc__, context_settings=HELP)
 @click.option("--bench", "name", required=True, metavar="NAME")
 @click.option("--case", "wanted", default="", metavar="TEXT", help="The first case whose label contains TEXT.")
 @click.option(
     "--variant", "texts", multiple=True, metavar='"swizzle=on stages=3"', help="Options of the schedule (repeatable)."
 )
-@click.option("--seconds", type=float, default=0.5, show_default=True, help="For the steady state of each.")
+@click.option("--seconds", type=Positive(), default=0.5, show_default=True, help="For the steady state of each.")
 def command(name: str, wanted: str, texts: tuple[str, ...], seconds: float) -> None:
     from kbench import benches
 
@@ -158,13 +159,14 @@ def command(name: str, wanted: str, texts: tuple[str, ...], seconds: float) -> N
     if not found:
         raise click.UsageError(f"no case of {name} contains {wanted!r}")
     variants = [parse_options([text]) for text in ("", *texts)]
+    device = open_device()
+    if device.torch is None:
+        raise click.ClickException("torch is needed")
     try:
-        device = open_device()
-        if device.torch is None:
-            raise click.ClickException("torch is needed")
-        good = look(*found[0], device, Meter(device.torch), variants, seconds, click.echo)
-    except (PhobosError, OSError) as error:
-        raise click.ClickException(str(error)) from None
+        meter = Meter(device.torch)
+    except OSError as error:
+        raise click.ClickException(f"the card's energy cannot be read: {error}") from None
+    good = look(*found[0], device, meter, variants, seconds, click.echo)
     if not good:
         raise click.exceptions.Exit(1)
 

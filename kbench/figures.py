@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 
 from kbench.results import write_new
+from phobos.cli import HELP, Guarded
 
 ROOT = Path(__file__).resolve().parent.parent
 BEGIN, END = "<!-- figures: h200 -->", "<!-- /figures -->"
@@ -58,12 +59,15 @@ def filled(readme: str, table: str) -> str:
     return f"{before}{begin}\n{table}\n{end}{after}"
 
 
-@click.command(help=__doc__)
+@click.command("python -m kbench.figures", cls=Guarded, help=__doc__, context_settings=HELP)
 @click.option("--check", is_flag=True, help="Write nothing; exit status 1 if README.md is out of date.")
 def main(check: bool) -> None:
     path = ROOT / "README.md"
-    old = path.read_text(encoding="utf-8")
-    new = filled(old, figures(rows(ROOT / "results" / "h200")))
+    try:
+        old = path.read_text(encoding="utf-8")
+        new = filled(old, figures(rows(ROOT / "results" / "h200")))
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+        raise click.ClickException(f"README.md or results/h200 cannot be used: {error!r:.200}") from None
     if new == old:
         return
     if check:

@@ -23,11 +23,12 @@ from kbench.bench import Arrays, Bench, Case, Scalars, Tensor
 from kbench.device import Device, open_device
 from kbench.gpu import result_row
 from kbench.protocol import FULL, QUICK, Plan, Timing, measure
-from kbench.results import Row, merged_json, read_old, table, write_new
+from kbench.results import Row, check_target, merged_json, read_old, table, write_new
 from kbench.roofline import device_peaks
 from kbench.text import parse_pins
 from kbench.variant import Variant, variant_of
 from phobos import resources
+from phobos.cli import HELP, Guarded
 from phobos.diagnostics import PhobosError
 from phobos.norms import ErrorNorms, error_norms
 
@@ -313,7 +314,7 @@ def _row(made: _Implementation, norms: ErrorNorms, case: Case, device: Device, t
     return replace(found, bench="paraphrases", case=f"{bench.name} {case.label}")
 
 
-@click.command("paraphrases")
+@click.command("python -m kbench.paraphrases", cls=Guarded, context_settings=HELP)
 @click.option("--out", metavar="DIR", help="Merge the rows into DIR/paraphrases.json.")
 @click.option("--quick", is_flag=True, help="Smaller sizes and fewer rounds: a look, not a result.")
 @click.option("--original", "only", metavar="NAME", help="Only the paraphrases of this bench.")
@@ -325,10 +326,9 @@ def command(out: str | None, quick: bool, only: str | None, pins: tuple[str, ...
     if only is not None and only not in originals():
         raise click.UsageError(f"--original: no {only!r}; known: {', '.join(originals())}")
     config = parse_pins(pins)
-    try:
-        device = open_device()
-    except PhobosError as error:
-        raise click.ClickException(str(error)) from None
+    if out is not None and not quick:
+        check_target(Path(out) / "paraphrases.json", merged_json)
+    device = open_device()
     info = device.info
     click.echo(f"{info.name}, driver {info.driver or 'unknown'}, CUDA {info.cuda}, torch {info.torch or 'absent'}")
     rows: list[Row] = []

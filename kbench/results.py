@@ -8,12 +8,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from phobos.diagnostics import CompileError, Diagnostic
+from phobos.console import spelled
+from phobos.diagnostics import CompileError, Diagnostic, PhobosError
 from phobos.files import write_output
 from phobos.tuning.result import SearchResult
 
@@ -93,34 +95,46 @@ class CsvRow:
 assert tuple(f.name for f in fields(CsvRow)) == CSV_COLUMNS
 
 
-def merged_json(old_text: str | None, rows: Iterable[Row], path: str = "results") -> str:
+_ROW_KEY = ("bench", "case", "impl", "peer", "searched")
+_CHECK_KEY = ("bench", "case", "impl", "backend")
+
+
+def merged_json(old_text: str | None, rows: Iterable[Row] = (), path: str = "results") -> str:
     """The JSON list of a file's rows with `rows` added or put in place of those with the same key.
 
     Raises CompileError PH1030 if the old text is no such list: it is not overwritten.
     """
-    kept: dict[tuple[object, ...], dict[str, object]] = {}
-    if old_text is not None:
-        try:
-            old = json.loads(old_text)
-            if not isinstance(old, list):
-                raise TypeError("not a list")
-            for item in old:
-                kept[tuple(item[k] for k in ("bench", "case", "impl", "peer", "searched"))] = item
-        except (ValueError, TypeError, KeyError):
-            raise CompileError(
-                Diagnostic(
-                    code="PH1030",
-                    message=f"{path} is not a list of result rows; it is left as it is",
-                    help="move it away, or choose another path",
-                )
-            ) from None
-    for row in rows:
-        kept[row.key()] = row.to_json()
-    lines = ",\n".join("  " + json.dumps(item) for item in kept.values())
+    kept = _old_items(old_text, _ROW_KEY, "result rows", path)
+    kept.update({row.key(): row.to_json() for row in rows})
+    lines = ",\n".join("  " + json.dumps(spelled(item)) for item in kept.values())
     return f"[\n{lines}\n]\n" if kept else "[]\n"
 
 
-def merged_search(old_text: str | None, found: Mapping[str, SearchResult], path: str) -> str:
+def merged_checks(old_text: str | None, checks: Iterable[Mapping[str, object]] = (), path: str = "results") -> str:
+    """The same for checks without a device, as `phobos kbench --json` gives them; they are no result rows."""
+    kept = _old_items(old_text, _CHECK_KEY, "checks without a device", path)
+    kept.update({tuple(check[k] for k in _CHECK_KEY): check for check in checks})
+    return json.dumps(spelled(list(kept.values())), indent=2) + "\n"
+
+
+def _old_items(
+    old_text: str | None, key: Sequence[str], what: str, path: str
+) -> dict[tuple[object, ...], Mapping[str, object]]:
+    kept: dict[tuple[object, ...], Mapping[str, object]] = {}
+    try:
+        old = [] if old_text is None else json.loads(old_text)
+        if not isinstance(old, list):
+            raise TypeError("not a list")
+        for item in old:
+            kept[tuple(item[k] for k in key)] = item
+    except (ValueError, TypeError, KeyError, RecursionError):
+        raise _foreign(path, f"is not a list of {what}") from None
+    return kept
+
+
+def merged_search(
+    old_text: str | None, found: Mapping[str, SearchResult] | None = None, path: str = "results"
+) -> str:
     """The JSON object of a bench's search logs by case, with those in `found` added or replaced.
 
     Raises CompileError PH1030 if the old text is no such object: it is not overwritten.
@@ -129,34 +143,25 @@ def merged_search(old_text: str | None, found: Mapping[str, SearchResult], path:
         kept = json.loads(old_text) if old_text is not None else {}
         if not isinstance(kept, dict):
             raise TypeError("not an object")
-    except (ValueError, TypeError):
-        raise CompileError(
-            Diagnostic(
-                code="PH1030",
-                message=f"{path} is not an object of search logs; it is left as it is",
-                help="move it away, or choose another path",
-            )
-        ) from None
-    kept.update({case: result.to_json() for case, result in found.items()})
-    return json.dumps(kept, indent=1) + "\n"
+    except (ValueError, TypeError, RecursionError):
+        raise _foreign(path, "is not an object of search logs") from None
+    kept.update({case: result.to_json() for case, result in (found or {}).items()})
+    return json.dumps(spelled(kept), indent=1) + "\n"
 
 
-def merged_csv(old_text: str | None, rows: Iterable[CsvRow], path: str = "results.csv") -> str:
+def merged_csv(old_text: str | None, rows: Iterable[CsvRow] = (), path: str = "results.csv") -> str:
     """The CSV table with `rows` added or put in place of those of the same benchmark, impl and precision.
 
     Raises CompileError PH1030 if the old text has other columns.
     """
     kept: dict[tuple[str, ...], Sequence[str]] = {}
     if old_text:
-        table = list(csv.reader(io.StringIO(old_text)))
+        try:
+            table = list(csv.reader(io.StringIO(old_text), strict=True))
+        except csv.Error:
+            table = [[]]
         if tuple(table[0]) != CSV_COLUMNS or any(len(r) != len(CSV_COLUMNS) for r in table):
-            raise CompileError(
-                Diagnostic(
-                    code="PH1030",
-                    message=f"{path} does not have the columns {','.join(CSV_COLUMNS)}; it is left as it is",
-                    help="move it away, or choose another path",
-                )
-            )
+            raise _foreign(path, f"does not have the columns {','.join(CSV_COLUMNS)}")
         kept = {tuple(r[:3]): r for r in table[1:]}
     for row in rows:
         kept[row.cells()[:3]] = row.cells()
@@ -167,13 +172,51 @@ def merged_csv(old_text: str | None, rows: Iterable[CsvRow], path: str = "result
     return out.getvalue()
 
 
+def _foreign(path: str, how: str) -> CompileError:
+    return CompileError(
+        Diagnostic(
+            code="PH1030",
+            message=f"{path} {how}; it is left as it is",
+            help="move it away, or choose another path",
+        )
+    )
+
+
+def check_target(path: Path, merge: Callable[..., str]) -> None:
+    """Before what is to be written is made: raises what `read_old`, `merge` (one of the above) and `write_new` would
+    raise of this path, as far as it can be known."""
+    merge(read_old(path), path=str(path))
+    folder = path.parent
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    if not folder.is_dir():
+        raise _unusable(path, "write", NotADirectoryError(20, f"{str(folder)!r} is no folder"))
+    target = path if path.exists() else folder
+    if not os.access(target, os.W_OK) or not os.access(folder, os.X_OK):
+        raise _unusable(path, "write", PermissionError(13, "Permission denied"))
+
+
+def write_all(actions: Iterable[Callable[[], None]]) -> None:
+    """Runs all of them, and then raises CompileError with what went wrong: one file's failure loses no other."""
+    errors: list[Diagnostic] = []
+    for act in actions:
+        try:
+            act()
+        except PhobosError as e:
+            errors.extend(e.diagnostics)
+    if errors:
+        raise CompileError(errors)
+
+
 def read_old(path: Path) -> str | None:
     """The text of a results file that may not exist yet. Raises CompileError PH1031 where it cannot be read."""
     try:
+        if path.exists() and not path.is_file() and not path.is_dir():
+            return None  # a device or pipe holds nothing
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return None
-    except (OSError, UnicodeDecodeError) as e:
+    except (OSError, ValueError) as e:  # no UTF-8, a NUL in the name
         raise _unusable(path, "read", e) from None
 
 

@@ -10,6 +10,14 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         sys.exit(130)
+    except ModuleNotFoundError as error:
+        from phobos.diagnostics import missing_package
+
+        found = missing_package(error)
+        if found is None:
+            raise
+        sys.stderr.write(found.render() + "\n")
+        sys.exit(1)
     run()
 
 

@@ -17,12 +17,23 @@ from typing import Any, NoReturn
 import click
 
 from phobos import __version__
-from phobos.commands.assignments import Assignments, SpreadCommand, Value, flatten, integers, numbers, parse_value
+from phobos.commands.assignments import (
+    Assignments,
+    Positive,
+    SpreadCommand,
+    Value,
+    flatten,
+    integers,
+    numbers,
+    parse_value,
+)
 from phobos.console import paint, print_diagnostics
-from phobos.diagnostics import Diagnostic, PhobosError
+from phobos.diagnostics import Diagnostic, PhobosError, missing_package
 
 EMITS = ("cuda", "ptx", "cubin", "ir", "scheduled", "report", "candidates")
 BACKENDS = ("auto", "cuda", "emulator", "reference")
+
+HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 # What a write to a full or broken standard output fails with; unlike those of open, such errors name no file.
 _WRITE_ERRORS = (errno.ENOSPC, errno.EIO, errno.EFBIG, errno.EDQUOT, errno.EBADF)
@@ -32,15 +43,15 @@ class _ClosedPipe(Exception):
     """A BrokenPipeError on its way out; click would turn that into exit status 1, which means diagnostics here."""
 
 
-class Cli(click.Group):
-    """The root group: every way out of a command is an exit status and a message, never a traceback."""
+class Guarded(click.Command):
+    """A command of which every way out is an exit status and a message, never a traceback."""
 
     def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # type: ignore[override]
         extra["standalone_mode"] = False
         _complete_streams()
         try:
             with _plain_warnings():
-                status = super().main(args=args, prog_name=prog_name or "phobos", **extra)
+                status = super().main(args=args, prog_name=prog_name or self.name, **extra)
             _flush()
         except click.exceptions.NoArgsIsHelpError as e:
             click.echo(e.ctx.get_help() if e.ctx else e.message, err=True)
@@ -67,6 +78,12 @@ class Cli(click.Group):
             _abandon_output()
             print_diagnostics([Diagnostic(code="PH1006", message=f"cannot write standard output: {e.strerror}")])
             sys.exit(1)
+        except ModuleNotFoundError as e:
+            missing = missing_package(e)
+            if missing is None:
+                _internal_error(e)
+            print_diagnostics([missing])
+            sys.exit(1)
         except Exception as e:
             _internal_error(e)
         sys.exit(status if isinstance(status, int) else 0)
@@ -82,6 +99,10 @@ class Cli(click.Group):
             return super().invoke(ctx)
         except BrokenPipeError as e:
             raise _ClosedPipe from e
+
+
+class Cli(Guarded, click.Group):
+    """The root group."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return [*super().list_commands(ctx), "kbench"]
@@ -158,7 +179,7 @@ def _internal_error(error: BaseException) -> NoReturn:
     sys.exit(1)
 
 
-@click.group(cls=Cli, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group("phobos", cls=Cli, context_settings=HELP)
 @click.version_option(__version__, prog_name="phobos", message="%(prog)s %(version)s")
 def cli() -> None:
     """Phobos compiles tile kernels (.ph) to CUDA, and runs them on a GPU, on a checking CPU emulator or on NumPy."""
@@ -204,6 +225,7 @@ def compile_command(
     accesses are. Extents that are left out count as 4096.
     """
     from phobos.commands import compile as command
+    from phobos.files import check_outputs, write_output
 
     emit = emit or command.emit_for_suffix(output)
     if output is not None and emit is None:
@@ -223,10 +245,9 @@ def compile_command(
     if emit is None:
         click.echo(command.summary(request, as_json=as_json))
         return
+    check_outputs({"-o": output}, read=file)
     data = command.emit(request, emit)
     if output is not None and output != "-":
-        from phobos.files import write_output
-
         write_output(output, data)
         return
     if emit == "cubin" and sys.stdout.isatty():
@@ -350,7 +371,7 @@ def run_command(
 )
 @click.option(
     "--max-size",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Positive(),
     default=20,
     show_default=True,
     metavar="MB",

@@ -1,10 +1,13 @@
-"""What commands write on a terminal: diagnostics on standard error, in color where it is wanted."""
+"""What commands write on a terminal: diagnostics on standard error, in color where it is wanted; and JSON."""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import sys
 from collections.abc import Iterable
+from typing import Any
 
 import click
 
@@ -31,3 +34,17 @@ def print_diagnostics(diagnostics: Iterable[Diagnostic], source: SourceFile | No
         click.echo(("\n" if number else "") + paint(diagnostic.severity, heading, err=True) + newline + rest, err=True)
     if errors > 1:
         click.echo(f"\n{errors} errors", err=True)
+
+
+def json_text(data: Any) -> str:
+    """As JSON, which has no infinities and no NaN: they are the words "inf", "-inf" and "nan"."""
+    return json.dumps(spelled(data), indent=2, allow_nan=False)
+
+
+def spelled(data: Any) -> Any:
+    """The data with those words in it."""
+    if isinstance(data, float) and not math.isfinite(data):
+        return str(data)
+    if isinstance(data, dict):
+        return {name: spelled(value) for name, value in data.items()}
+    return [spelled(value) for value in data] if isinstance(data, (list, tuple)) else data

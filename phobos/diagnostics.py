@@ -99,6 +99,25 @@ class LaunchError(PhobosError):
     """A call is at fault: arguments, device, missing GPU or driver."""
 
 
+# What pyproject.toml lists and these packages import: module -> package. tests/test_packaging.py compares.
+PACKAGES = {
+    "lark": "lark", "jinja2": "jinja2", "markupsafe": "jinja2", "numpy": "numpy", "rich": "rich", "click": "click",
+    "cuda": "cuda-bindings",
+}  # fmt: skip
+
+
+def missing_package(error: ModuleNotFoundError) -> Diagnostic | None:
+    """That a package is not installed which Phobos needs, where that is what the error says."""
+    package = PACKAGES.get((error.name or "").partition(".")[0])
+    if package is None:
+        return None
+    return Diagnostic(
+        code="PH0904",
+        message=f"the package {package} is not installed: there is no module {error.name!r}",
+        help=f"`python -m pip install {package}`, or install Phobos again",
+    )
+
+
 def nearest(word: object, known: Iterable[str]) -> str | None:
     """The known name closest to `word`, if any is close enough to be a likely typo. What is no text is like none."""
     import difflib

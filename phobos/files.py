@@ -7,6 +7,7 @@ import stat
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from phobos.diagnostics import CompileError, Diagnostic
@@ -93,6 +94,29 @@ def write_output(path: str, data: bytes) -> None:
         raise
     except OSError as e:
         raise _error("PH1005", f"cannot write {path!r}: {e.strerror or e}") from None
+
+
+def check_outputs(outputs: Mapping[str, str | None], read: str | None = None) -> None:
+    """Before anything runs: raises CompileError PH1007 where two of the outputs (by option) are one file, or one of
+    them is the file that is read. "-" and None are none; a device or pipe can take several."""
+    places = {} if read in (None, "-") else {_place(str(read)): f"{read!r}, which is read"}
+    for option, path in outputs.items():
+        if path is None or path == "-":
+            continue
+        place = _place(path)
+        if place is not None and place in places:
+            message = f"{option} {path!r} would overwrite {places[place]}"
+            raise _error("PH1007", message, "choose another path")
+        places[place] = f"what {option} writes"
+
+
+def _place(path: str) -> tuple[object, ...] | None:
+    """Equal for two names of one file, relative or through links; None for what is no regular file."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return (os.path.realpath(path) if "\0" not in path else path,)
+    return (found.st_dev, found.st_ino) if stat.S_ISREG(found.st_mode) else None
 
 
 def _replace(target: Path, data: bytes) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from phobos.diagnostics import CompileError, Diagnostic, LaunchError, nearest
 from phobos.ir.abi import Specialization
+from phobos.ir.exact import among, exact
 from phobos.runtime import binding, request
 from phobos.runtime.compiled import Compiled
 from phobos.runtime.pipeline import Configured, Frontend, KernelInfo, Request
@@ -193,12 +194,13 @@ class Kernel:
         return "cuda" if device_available() else "reference"
 
     def _configure(
-        self, config: Any, call: binding.Call, target: Target, device: "Device | None" = None
+        self, config: Any, call: binding.Call, target: Target, device: "Device | None" = None, grid: Any = None
     ) -> tuple[Configured, str | None]:
         """The configured kernel for a call, after the checks that depend on the configuration."""
         wanted, reason = self._request(
-            config, dict(call.consts), call.dims, tuple(sorted(call.dtypes.items())), target, device, from_shapes=True
-        )
+            config, dict(call.consts), call.dims, tuple(sorted(call.dtypes.items())), target, device, grid,
+            from_shapes=True,
+        )  # fmt: skip
         configured = self._frontend.configured(wanted)
         binding.check_call(configured.facts, self._info.params, call)
         self._once(("warned", wanted), lambda: self._warn(configured))
@@ -217,6 +219,7 @@ class Kernel:
         dtypes: tuple[tuple[str, Any], ...],
         target: Target,
         device: "Device | None",
+        grid: Any = None,
         *,
         from_shapes: bool,
     ) -> tuple[Request, str | None]:
@@ -227,16 +230,19 @@ class Kernel:
         if all(len(allowed) == 1 or name in items for name, allowed in self._info.space):
             return found, None
         request.check_names(self._info, items)
-        best = None
+        chosen, stored = None, ""
         if device is not None:
+            from phobos.runtime.device import given_grid
             from phobos.tuning import store
 
-            best = store.best_for(self._frontend, self._info, found, dims, device)
-        if best is None:
+            blocks = given_grid(grid, self.name)
+            chosen, stored = store.best_for(self._frontend, self._info, found, dims, device, blocks)
+        reason = stored
+        if chosen is None:
             if from_shapes:
                 dims = request.representative(dims, [name for name, _ in self._info.space])
-            best = self._frontend.choose(found, dims, target)
-        chosen, reason = best
+            chosen, reason = self._frontend.choose(found, dims, target)
+            reason += f"; {stored}" if stored else ""
         return Request(kernel=self.name, config=chosen, dtypes=dtypes, consts=found.consts), reason
 
     def _open_request(
@@ -253,7 +259,7 @@ class Kernel:
         for name in self._info.consts:
             if name in items:
                 value = items.pop(name)
-                if consts.setdefault(name, value) != value:
+                if exact(consts.setdefault(name, value)) != exact(value):
                     raise CompileError(
                         Diagnostic(
                             code="PH0607",
@@ -263,7 +269,7 @@ class Kernel:
         # A searched name that is also a dim is not free: the shape decides it.
         for name, allowed in self._info.space:
             if name in dims and len(allowed) > 1:
-                if from_shapes and dims[name] not in allowed:
+                if from_shapes and not among(dims[name], allowed):
                     raise LaunchError(
                         Diagnostic(
                             code="PH0711",
@@ -289,7 +295,7 @@ class Kernel:
         driver = get_driver()
         ordinal = call.device if call.device is not None else driver.current_device()
         place = driver.device(ordinal)
-        configured, reason = self._configure(config, call, place.target, place)
+        configured, reason = self._configure(config, call, place.target, place, grid)
         if call.device is None and call.views:
             handle = 0 if stream is None else stream_handle(stream)
             device.run_on_copies(
@@ -372,7 +378,7 @@ class Kernel:
             )
         ordinal = call.device if call.device is not None else driver.current_device()
         place = driver.device(ordinal)
-        configured, reason = self._configure(config, call, place.target, place)
+        configured, reason = self._configure(config, call, place.target, place, grid)
         launcher = self._launcher(driver, ordinal, configured, reason, call, grid)
         if not isinstance(launcher, Launcher):
             return launcher

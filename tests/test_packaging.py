@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 from phobos import resources
+from phobos.diagnostics import PACKAGES, missing_package
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -71,3 +73,12 @@ def test_resources_of_an_installed_package(tmp_path: Path, monkeypatch: Any) -> 
 def test_nvrtc_is_no_newer_than_the_oldest_driver() -> None:
     pins = [d for d in project()["project"]["dependencies"] if d.startswith("nvidia-cuda-nvrtc")]
     assert len(pins) == 1 and ">=13.0,<13.1" in pins[0]
+
+
+def test_a_missing_package_is_named() -> None:
+    """Every package that is listed; libraries without a module apart."""
+    listed = {re.split(r"[^\w-]", text)[0] for text in project()["project"]["dependencies"]}
+    assert set(PACKAGES.values()) == listed - {"nvidia-cuda-nvrtc"}
+    assert missing_package(ModuleNotFoundError("", name="lark.lexer")) is not None
+    assert missing_package(ModuleNotFoundError("", name="phobos.nothing")) is None
+    assert missing_package(ModuleNotFoundError("")) is None

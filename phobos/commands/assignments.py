@@ -35,6 +35,19 @@ class Assignments(click.ParamType):
         return tuple(pairs)
 
 
+class Positive(click.FloatRange):
+    """A number above 0, which NaN is not."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if found != found:
+            self.fail(f"{value} is no number", param, ctx)
+        return found
+
+
 class SpreadCommand(click.Command):
     """Lets one option take several assignments: `--dim N=64 M=32` is `--dim N=64 --dim M=32`."""
 

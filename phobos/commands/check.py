@@ -8,11 +8,11 @@ first one tried are reported. Where some configurations check and others do not,
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from phobos.console import json_text
 from phobos.diagnostics import ERROR, WARNING, CompileError, Diagnostic, nearest
 from phobos.files import read_source
 from phobos.ir.types import DType
@@ -72,8 +72,8 @@ class CheckResult:
 def to_json(results: CheckResult | Mapping[str, CheckResult]) -> str:
     """The object of one file, or for several files a list of them, each with its `file`."""
     if isinstance(results, CheckResult):
-        return json.dumps(results.to_json(), indent=2)
-    return json.dumps([{"file": file, **result.to_json()} for file, result in results.items()], indent=2)
+        return json_text(results.to_json())
+    return json_text([{"file": file, **result.to_json()} for file, result in results.items()])
 
 
 def _type_text(parameter: Parameter) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from phobos.console import print_diagnostics
+from phobos.console import json_text, print_diagnostics
 from phobos.files import read_source
 from phobos.ir.abi import Decision
 from phobos.kernel import Kernel
@@ -73,7 +72,7 @@ def summary(request: Request, *, as_json: bool) -> str:
             found.append({**compiled.to_json(), **run})
         else:
             parts.append(_text(frontend.source.name, compiled, seconds))
-    return "\n\n".join(parts) if not as_json else json.dumps(found[0] if len(found) == 1 else found, indent=2)
+    return "\n\n".join(parts) if not as_json else json_text(found[0] if len(found) == 1 else found)
 
 
 def _share(request: Request, info: KernelInfo, kernels: tuple[KernelInfo, ...]) -> Request:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -12,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from phobos.console import json_text
 from phobos.diagnostics import Diagnostic, LaunchError
 from phobos.files import read_source
+from phobos.ir.exact import exact
 from phobos.ir.tile import KernelIR, TensorParam
 from phobos.ir.types import DType
 from phobos.kernel import Kernel
@@ -107,7 +108,7 @@ class RunResult:
             }
             for c in self.compared or ()
         ]
-        return json.dumps(
+        return json_text(
             {
                 "version": 1,
                 "ok": self.good,
@@ -119,8 +120,7 @@ class RunResult:
                 "scalars": dict(self.scalars),
                 "seconds": self.seconds,
                 "compared": compared if self.compared is not None else None,
-            },
-            indent=2,
+            }
         )
 
 
@@ -224,7 +224,7 @@ def _arguments(
     check_scalar_names(info.name, [p.name for p in info.params if p.kind != "tensor"], scalars)
     consts = {n: config.pop(n) for n in info.consts if n in config}
     for name in info.consts:
-        if name in scalars and scalars[name] != consts.setdefault(name, scalars[name]):
+        if name in scalars and exact(scalars[name]) != exact(consts.setdefault(name, scalars[name])):
             raise LaunchError(Diagnostic(code="PH1012", message=f"{name} is {consts[name]} and {scalars[name]}"))
     given: dict[str, Any] = {}
     defaulted = []
@@ -261,12 +261,15 @@ def _complete(
     if all(len(values) == 1 or name in items for name, values in info.space):
         return request, None
     extents = {n: v for n, v in dims.items() if n in info.dims}
-    best = None
+    chosen, stored = None, ""
     if device is not None:
         from phobos.tuning import store
 
-        best = store.best_for(frontend, info, request, extents, device)
-    chosen, reason = best or frontend.choose(request, extents, target)
+        chosen, stored = store.best_for(frontend, info, request, extents, device)
+    reason = stored
+    if chosen is None:
+        chosen, reason = frontend.choose(request, extents, target)
+        reason += f"; {stored}" if stored else ""
     return replace(request, config=chosen), reason
 
 

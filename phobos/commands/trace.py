@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from phobos.files import read_source, write_output
+from phobos.files import check_outputs, read_source, write_output
 from phobos.kernel import Kernel
 from phobos.runtime.pipeline import Frontend
 from phobos.trace.api import Trace, trace_kernel
@@ -32,8 +32,13 @@ def trace(
     """Writes the page, the JSON or both, and says in a few lines what is in them. Without `output` and `json_output`
     the page goes into the current folder under the file's name; "-" is standard output.
 
-    Raises CompileError, LaunchError as `trace_kernel` does; CompileError PH1005 where a file cannot be written.
+    Raises CompileError, LaunchError as `trace_kernel` does; CompileError PH1005 where a file cannot be written, PH1007
+    where it is the one that is read or both are one.
     """
+    if output is None and json_output is None:
+        stem = "trace" if file == "-" else Path(file).stem
+        output = f"{stem}.html"
+    check_outputs({"-o": output, "--json": json_output}, read=file)
     called = Kernel(Frontend(read_source(file)), kernel)
     info = called.info
     known = [p.name for p in info.params if p.kind == "const"]
@@ -43,9 +48,6 @@ def trace(
         compare=compare, dims=dims, dtypes=dtypes, consts=consts, arch=arch, emulator=emulator, seed=seed,
         max_size=max_size,
     )  # fmt: skip
-    if output is None and json_output is None:
-        stem = "trace" if file == "-" else Path(file).stem
-        output = f"{stem}.html"
     written = []
     if output is not None:
         written.append(_write(output, found.html()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,9 +24,15 @@ def grid_of(facts: KernelFacts, call: Call, override: Any) -> tuple[int, int, in
 
     Raises LaunchError PH0718.
     """
+    blocks = given_grid(override, facts.name)
+    return evaluate_grid(facts.grid, call.dims, facts.name) if blocks is None else blocks
+
+
+def given_grid(override: Any, kernel: str) -> tuple[int, int, int] | None:
+    """The blocks that a caller gives, None where he gives none. Raises LaunchError PH0718."""
     if override is None:
-        return evaluate_grid(facts.grid, call.dims, facts.name)
-    sizes = (override,) if isinstance(override, int) else override
+        return None
+    sizes = (override,) if isinstance(override, numbers.Integral) else override
     if (
         not isinstance(sizes, Sequence)
         or not 1 <= len(sizes) <= 3
@@ -33,7 +40,7 @@ def grid_of(facts: KernelFacts, call: Call, override: Any) -> tuple[int, int, in
     ):
         raise LaunchError(Diagnostic(code="PH0718", message=f"grid={override!r} is not one to three numbers of blocks"))
     blocks = [s.__index__() for s in sizes] + [1, 1]
-    return check_grid(blocks[:3], facts.name)
+    return check_grid(blocks[:3], kernel)
 
 
 def load(driver: Driver, ordinal: int, compiled: Compiled, facts: KernelFacts) -> tuple[Function, Packing]:

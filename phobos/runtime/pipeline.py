@@ -10,10 +10,12 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from phobos.diagnostics import CompileError, Diagnostic, nearest
 from phobos.ir.abi import Program, Specialization
+from phobos.ir.exact import among, exact_items
 from phobos.ir.types import DType
 from phobos.runtime import cache, facts
 from phobos.runtime.facts import KernelFacts, ParamFact
@@ -49,14 +51,25 @@ class KernelInfo:
         return tuple(p.name for p in self.params if p.kind == "const")
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Request:
-    """One configured kernel: everything that the checker needs, in a hashable form."""
+    """One configured kernel: everything that the checker needs, in a hashable form. Requests are equal where their
+    values are the same ones: 1, 1.0 and True are not."""
 
     kernel: str
     config: Config = ()
     dtypes: tuple[tuple[str, DType], ...] = ()
     consts: Config = ()
+
+    @cached_property
+    def _exact(self) -> tuple[Any, ...]:
+        return self.kernel, exact_items(self.config), self.dtypes, exact_items(self.consts)
+
+    def __eq__(self, other: object) -> bool:
+        return self._exact == other._exact if isinstance(other, Request) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._exact)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -246,7 +259,7 @@ class Frontend:
         would only say that nothing fits."""
         space = dict(self.kernel(request.kernel).space)
         pinned = dict(request.config)
-        if any(name in space and value not in space[name] for name, value in pinned.items()):
+        if any(name in space and not among(value, space[name]) for name, value in pinned.items()):
             point = {name: values[0] for name, values in space.items()} | pinned
             self._checked(replace(request, config=tuple(sorted(point.items()))))
 

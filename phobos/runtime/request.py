@@ -33,7 +33,7 @@ def config_items(config: Any) -> Config:
         )
     out = []
     for name, value in config.items():
-        plain = _plain(value)
+        plain = plain_value(value)
         if not isinstance(name, str) or plain is None:
             raise CompileError(
                 Diagnostic(
@@ -45,9 +45,15 @@ def config_items(config: Any) -> Config:
     return tuple(sorted(out))
 
 
-def _plain(value: Any) -> int | float | bool | str | None:
-    if isinstance(value, (bool, int, float, str)):
+def plain_value(value: Any) -> int | float | bool | str | None:
+    """A Python value or a NumPy scalar as a plain Python value, None for anything else."""
+    # Of a subclass (numpy.float64, an IntEnum) the value alone: keys tell types apart.
+    if isinstance(value, bool):
         return value
+    if isinstance(value, (int, float)):
+        return int(value) if isinstance(value, int) else float(value)
+    if isinstance(value, str):
+        return str.__str__(value)
     if hasattr(value, "item") and getattr(value, "shape", None) == ():  # NumPy scalars
         item = value.item()
         return item if isinstance(item, (bool, int, float)) else None
@@ -108,7 +114,7 @@ def extents(info: KernelInfo, dims: Any) -> dict[str, int]:
 
 def extent(value: Any) -> int | None:
     """A Python or NumPy integer from 0 on as a Python int, None for anything else."""
-    plain = _plain(value)
+    plain = plain_value(value)
     return plain if isinstance(plain, int) and not isinstance(plain, bool) and plain >= 0 else None
 
 

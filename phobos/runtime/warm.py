@@ -132,7 +132,8 @@ class Records:
         scalars = tuple(_scalar_key(p, values[p.name]) for p in self.info.params if p.kind != "tensor")
         tensors = tuple((v.shape, v.strides, v.dtype_name, v.device, v.readonly) for v in views)
         try:
-            key = (tensors, scalars, tuple(config.items()) if config else None, backend, grid)
+            items = tuple((n, type(v), v or repr(v)) for n, v in config.items()) if config else None
+            key = (tensors, scalars, items, backend, _grid_key(grid))
         except AttributeError:
             return None
         return key if _hashable(key) else None
@@ -187,8 +188,13 @@ def _is_natural(param: ParamFact, value: Any) -> bool:
 def _scalar_key(param: ParamFact, value: Any) -> Any:
     """What a record depends on: the value of a const; of a scalar its Python type and its sign class."""
     if param.kind == "const":
-        return type(value), value
+        return type(value), value or repr(value) if isinstance(value, (int, float)) else value
     return type(value), value > 0 if type(value) in (int, float) else None
+
+
+def _grid_key(grid: Any) -> Any:
+    """Types count: (2.0, 1) is no grid."""
+    return tuple((type(size), size) for size in grid) if type(grid) is tuple else (type(grid), grid)
 
 
 # --- the made function -----------------------------------------------------------------------
@@ -218,6 +224,8 @@ def make_entry(info: KernelInfo, slow: SlowCall) -> Entry:
         "_MISS": _MISS,
         "_RANGE": (struct.error, OverflowError),
         "_type": type,
+        "_repr": repr,
+        "_grid": _grid_key,
         "_tuple": tuple,
     }
     records.scope = scope
@@ -254,8 +262,10 @@ def _entry_text(params: Sequence[ParamFact]) -> str:
         # Strides matter only where they are not the row-major ones; is_neg only exists of views.
         parts.append(f"{n}.shape, {n}.dtype, {n}.get_device(), {n}.is_contiguous() or ({n}.stride(), {n}.is_neg())")
     parts += [f"_type({n}), {n} > 0" for n in scalars]
-    parts += [f"_type({n}), {n}" for n in consts]
-    parts.append("backend, grid, _tuple(config.items()) if config else None")
+    parts += [f"_type({n}), {n} or _repr({n})" for n in consts]
+    # 1, 1.0 and True are other values; so are 0.0 and -0.0.
+    items = "_tuple([(_n, _type(_v), _v or _repr(_v)) for _n, _v in config.items()]) if config else None"
+    parts.append(f"backend, grid if grid is None else _grid(grid), {items}")
     values = ", ".join(f"{n!r}: {n}" for n in (p.name for p in params))
     keywords = "*, config=None, stream=None, backend='auto', grid=None"
     parameters = ", ".join([*(p.name for p in params), keywords])

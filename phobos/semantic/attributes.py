@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from phobos.diagnostics import nearest
+from phobos.ir.exact import among
 from phobos.ir.options import (
     DOT_KINDS,
     OPTION_WORDS,
@@ -246,12 +247,10 @@ def _space(node: ast.ListExpr, constants: Environment, reporter: Reporter) -> tu
     numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
     if node.bracket == "[" and len(numbers) == len(values) == 2 and numbers[0] < numbers[1]:
         return _doubling(node, numbers[0], numbers[1], reporter)
-    seen: list[tuple[type, Choice]] = []
-    for value, item in zip(values, node.items, strict=True):
-        if (type(value), value) in seen:
+    for number, (value, item) in enumerate(zip(values, node.items, strict=True)):
+        if among(value, values[:number]):
             reporter.error(codes.BAD_SPACE, f"`{choice_text(value)}` is listed twice", item.span)
             return ()
-        seen.append((type(value), value))
     return tuple(values)
 
 

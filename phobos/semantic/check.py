@@ -6,6 +6,7 @@ import numbers as numbers_abc
 from collections.abc import Callable, Mapping
 
 from phobos.diagnostics import CompileError, Diagnostic, nearest
+from phobos.ir.exact import among
 from phobos.ir.options import LaunchOptions, ScheduleOptions
 from phobos.ir.tile import Block, DimParam, KernelIR, Return, ScalarParam, TensorParam, Value
 from phobos.ir.types import DTYPE_BY_NAME, DType, ScalarType, TensorType
@@ -269,13 +270,18 @@ def _configuration(
         value = config.get(name, values[0])
         if isinstance(value, numbers_abc.Integral) and not isinstance(value, bool):
             value = int(value)  # a NumPy integer
+        elif isinstance(value, float):
+            value = float(value)  # a NumPy float64
         if not isinstance(value, (bool, int, float, str)):
             numbers[name] = POISON
             reporter.error(codes.CONFIG_VALUE, f"`{name}` cannot be {value!r}: `{name} in {listed}`", span)
             continue
-        if strict and not any(type(v) is type(value) and v == value for v in values):
+        if strict and not among(value, values):
             numbers[name] = POISON
-            reporter.error(codes.CONFIG_VALUE, f"`{name}` cannot be {choice_text(value)}: `{name} in {listed}`", span)
+            # A word where there is none may look like a number.
+            word = isinstance(value, str) and not any(isinstance(v, str) for v in values)
+            text = repr(value) if word else choice_text(value)
+            reporter.error(codes.CONFIG_VALUE, f"`{name}` cannot be {text}: `{name} in {listed}`", span)
             continue
         if isinstance(value, str):
             words[name] = value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import numbers
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from phobos.compiler import build_schedule, default_spec
-from phobos.diagnostics import CompileError, Diagnostic
+from phobos.diagnostics import CompileError, Diagnostic, LaunchError
 from phobos.ir import tile as ir
 from phobos.runtime import binding
 from phobos.runtime.device import grid_of
@@ -98,6 +99,9 @@ def trace_kernel(
     long to look at or too large for a page.
     """
     target = get_target(arch or DEFAULT_ARCH)
+    most = MAX_SIZE if max_size is None else max_size
+    if isinstance(most, bool) or not isinstance(most, numbers.Real) or not most > 0:
+        raise LaunchError(Diagnostic(code="PH1020", message=f"max_size={max_size!r} is not a size in MB"))
     given = dict(values or {})
     named = dict(zip([p.name for p in info.params], args))
     given_consts = {n: given.pop(n) for n in info.consts if n in given} | dict(consts or {})
@@ -108,7 +112,6 @@ def trace_kernel(
     out: list[dict[str, Any]] = []
     for change in (None, compare) if compare is not None else (None,):
         wanted = base | dict(config_items(change))
-        most = MAX_SIZE if max_size is None else max_size
         if has_arrays:
             bound = binding.bind_names(info.name, info.params, args, {**given, **given_consts})
             found = _of_call(frontend, info, bound, wanted, target, grid, emulator, most)

@@ -14,6 +14,7 @@ import numpy as np
 from phobos.diagnostics import CompileError, Diagnostic, LaunchError
 from phobos.ir import tile as ir
 from phobos.ir.dims import DimBinary, DimConst, DimExpr, DimName
+from phobos.ir.exact import among
 from phobos.ir.types import DType
 from phobos.ir.walk import definitions, kernel_ops, views, walk
 from phobos.reference.numerics import storage_dtype, to_storage
@@ -48,7 +49,7 @@ def choose(
     bound = {t: dtypes.get(t, "f32") for t in info.dtype_params} | dict(dtypes)
     given = dict(config)
     for name, allowed in info.space:
-        if name in dims and dims[name] in allowed:
+        if name in dims and among(dims[name], allowed):
             given.setdefault(name, dims[name])
     constants = {n: given.pop(n) for n in info.consts if n in given} | dict(consts)
     for p in info.params:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from phobos.compiler import build_program, default_spec
-from phobos.diagnostics import Diagnostic, PhobosError
+from phobos.diagnostics import Diagnostic, LaunchError, PhobosError
 from phobos.ir.abi import Program
 from phobos.ir.tile import KernelIR
 from phobos.ir.types import DType
@@ -47,11 +47,13 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Dropped:
-    """A configuration that is out: the stage of `phobos.tuning.result`, the reason, what the compiler said in full."""
+    """A configuration that is out: the stage of `phobos.tuning.result`, the reason, what was said in full; `of_call`:
+    by the checks of a call, which raises it as LaunchError."""
 
     stage: str
     reason: str
     diagnostics: tuple[Diagnostic, ...] = ()
+    of_call: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +119,8 @@ def _guarded(stage: str, act: Callable[[], Any]) -> Any:
         return act()
     except PhobosError as error:
         found = error.diagnostics
-        return Dropped(stage=stage, reason=f"{found[0].code}: {found[0].message}", diagnostics=found)
+        reason = f"{found[0].code}: {found[0].message}"
+        return Dropped(stage=stage, reason=reason, diagnostics=found, of_call=isinstance(error, LaunchError))
     except Exception as error:  # noqa: BLE001
         where = traceback.extract_tb(error.__traceback__)[-1]
         text = f"internal error of the compiler: {type(error).__name__}: {error} ({where.name}, line {where.lineno})"
@@ -128,8 +131,10 @@ def examine(job: Job, config: Config) -> Examined | Dropped:
     def act() -> Examined | Dropped:
         kernel = _check(job, config)
         broken = broken_promise(kernel, job.call.dims)
-        if broken is not None:
-            return Dropped(stage="promise", reason=broken)
+        params = _frontend_of(job.source).kernel(job.kernel).params
+        misfit = _guarded("fit", lambda: binding.check_call(kernel_facts(kernel), params, job.call))
+        if misfit is not None:
+            return misfit if broken is None else replace(misfit, stage="promise", reason=broken)
         found = estimate(kernel, get_target(job.arch), job.call.dims)
         # What the model finds too large is only put last: the exact bytes are known when the program is printed.
         return Examined(cycles=found.cycles if found.why_not is None else float("inf"), blocks=found.blocks)
@@ -143,7 +148,6 @@ def build(job: Job, config: Config) -> Built | Dropped:
     def lower() -> tuple[Program, KernelFacts] | Dropped:
         kernel = _check(job, config)
         facts = kernel_facts(kernel)
-        binding.check_call(facts, _frontend_of(job.source).kernel(job.kernel).params, job.call)
         spec = binding.specialize(facts, job.call, [name for name, _ in default_spec(kernel).sign])
         return build_program(kernel, target, spec, job.source), facts
 

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from phobos.compiler import default_spec
 from phobos.diagnostics import CompileError, Diagnostic
+from phobos.ir.exact import among
 from phobos.ir.tile import KernelIR
 from phobos.ir.types import DType
 from phobos.passes import pipeline
@@ -70,7 +71,7 @@ def _fixed(
     """What is pinned, and names of the space that are also dims, where the dim's value is in their set."""
     fixed = dict(pinned or {})
     for name, values in signature.space.items():
-        if name not in fixed and name in dims and dims[name] in values:
+        if name not in fixed and name in dims and among(dims[name], values):
             fixed[name] = dims[name]
     return fixed
 

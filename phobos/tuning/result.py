@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -124,9 +125,59 @@ class SearchResult:
     def from_json(data: Mapping[str, Any]) -> "SearchResult":
         """Raises KeyError, TypeError or ValueError for what `to_json` did not write."""
         values = dict(data)
-        values["outcomes"] = tuple(Outcome(**o) for o in values["outcomes"])
         major, minor = values["capability"]
         values["capability"] = (int(major), int(minor))
-        if not isinstance(values["best"], dict) or not isinstance(values["microseconds"], (int, float)):
-            raise TypeError("no best configuration")
-        return SearchResult(**values)
+        if not isinstance(values["outcomes"], list):
+            raise TypeError("outcomes are a list")
+        values["outcomes"] = tuple(Outcome(**o) for o in values["outcomes"])
+        found = SearchResult(**values)
+        if not (_typed(found, _TYPES) and all(_typed(o, _OUTCOME_TYPES) for o in found.outcomes)):
+            raise TypeError("a value of another type")
+        return found
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _is_config(value: Any) -> bool:
+    return isinstance(value, dict) and all(type(v) in (int, float, bool, str) for v in value.values())
+
+
+def _is_count(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_text(value: Any) -> bool:
+    return type(value) is str
+
+
+def _is_bool(value: Any) -> bool:
+    return type(value) is bool
+
+
+def _or_none(test: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or test(value)
+
+
+def _typed(value: object, tests: Mapping[str, Callable[[Any], bool]]) -> bool:
+    return all(test(getattr(value, name)) for name, test in tests.items())
+
+
+_TYPES: dict[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("kernel", "device", "reference", "date", "compiler"), _is_text),
+    **dict.fromkeys(("consts", "pins", "best"), _is_config),
+    **dict.fromkeys(("microseconds", "seconds"), _is_number),
+    **dict.fromkeys(("complete", "interrupted"), _is_bool),
+    "dims": lambda value: _is_config(value) and all(map(_is_count, value.values())),
+    "dtypes": lambda value: _is_config(value) and all(map(_is_text, value.values())),
+    "limit": _or_none(_is_count),
+    "space_size": _is_count,
+}
+_OUTCOME_TYPES: dict[str, Callable[[Any], bool]] = {
+    "config": _is_config,
+    "launches": _is_count,
+    **dict.fromkeys(("stage", "reason"), _or_none(_is_text)),
+    **dict.fromkeys(("microseconds", "error", "cycles"), _or_none(_is_number)),
+    **dict.fromkeys(("threads", "registers", "spill_bytes", "shared_bytes"), _or_none(_is_count)),
+}

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from phobos.diagnostics import CompileError, LaunchError
+from phobos.diagnostics import CompileError, Diagnostic, LaunchError
 from phobos.tuning.candidates import Dropped, Examined
 from phobos.tuning.result import SKIPPED, TIMED, Outcome
 from phobos.tuning.space import Space
@@ -76,8 +76,9 @@ class _Candidate:
         self.launches = 0
         self.error: float | None = None
 
-    def drop(self, stage: str, reason: str) -> None:
-        self.dropped = Dropped(stage=stage, reason=reason)
+    def drop(self, stage: str, reason: str, error: LaunchError | None = None) -> None:
+        found = error.diagnostics if error is not None else ()
+        self.dropped = Dropped(stage=stage, reason=reason, diagnostics=found, of_call=bool(found))
         self.loaded = None
 
     @property
@@ -254,27 +255,34 @@ class Search:
             candidate.drop("launch", _text(error))
             raise
         except LaunchError as error:
-            candidate.drop("launch", _text(error))
+            candidate.drop("launch", _text(error), error)
+
+    def _seconds(self, loaded: Any, launches: int) -> float:
+        """Of a launch. Raises LaunchError PH0745 for what is no time."""
+        found = self._timer.seconds(loaded, launches)
+        if not (math.isfinite(found) and found >= 0.0):
+            raise LaunchError(Diagnostic(code="PH0745", message=f"the device's clock gives {found} seconds"))
+        return found
 
     def _warm_up(self, loaded: Any) -> None:
-        spent = self._timer.seconds(loaded, 1)
+        spent = self._seconds(loaded, 1)
         launches = _batch(spent)
         for _ in range(1000):
             if spent >= _WARM_UP_SECONDS:
                 break
-            spent += launches * self._timer.seconds(loaded, launches)
+            spent += launches * self._seconds(loaded, launches)
         self._warm = True
 
     def _measure(self, loaded: Any) -> tuple[float, int]:
         """(median seconds of a launch, launches)."""
-        first = self._timer.seconds(loaded, 1)
+        first = self._seconds(loaded, 1)
         best = self._best()
         if best is not None and best.seconds is not None and first > _HOPELESS * best.seconds and first > 0.02:
-            return min(first, self._timer.seconds(loaded, 1)), 2
+            return min(first, self._seconds(loaded, 1)), 2
         launches = _batch(first)
-        samples = [self._timer.seconds(loaded, launches) for _ in range(_SAMPLES)]
+        samples = [self._seconds(loaded, launches) for _ in range(_SAMPLES)]
         while max(samples) > _STEADY * min(samples) and len(samples) < _MORE_SAMPLES and sum(samples) * launches < 0.5:
-            samples.append(self._timer.seconds(loaded, launches))
+            samples.append(self._seconds(loaded, launches))
         return statistics.median(samples), launches * len(samples)
 
     def _settle(self) -> None:
@@ -302,8 +310,14 @@ class Search:
         launches = {c.number: _batch(c.seconds or 0.0) for c in close}
         for _ in range(_TIE_ROUNDS):
             self._random.shuffle(close)
-            for candidate in close:
-                samples[candidate.number].append(self._timer.seconds(candidate.loaded, launches[candidate.number]))
+            for candidate in list(close):
+                try:
+                    samples[candidate.number].append(self._seconds(candidate.loaded, launches[candidate.number]))
+                except DeviceLost:
+                    raise
+                except LaunchError as error:
+                    candidate.drop("launch", _text(error), error)
+                    close.remove(candidate)
             self._done += 1
             self._report("near ties")
         for candidate in close:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from phobos import settings
@@ -48,17 +48,19 @@ def take_options(info: KernelInfo, keywords: dict[str, Any]) -> Options:
     """
     params = {p.name for p in info.params}
     given = {n: keywords.pop(n) for n in ("limit", "fresh", "progress") if n in keywords and n not in params}
-    limit, fresh, progress = given.get("limit"), given.get("fresh", False), given.get("progress")
+    limit, progress = given.get("limit"), given.get("progress")
+    fresh = request.plain_value(given.get("fresh", False))
     problem = None
-    if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
+    most = None if limit is None else request.extent(limit)
+    if limit is not None and not most:
         problem = f"limit={limit!r} is not a number of configurations"
     elif not isinstance(fresh, bool):
-        problem = f"fresh={fresh!r} is neither True nor False"
+        problem = f"fresh={given['fresh']!r} is neither True nor False"
     elif not (progress is None or isinstance(progress, bool) or callable(progress)):
         problem = f"progress={progress!r} is not a function"
     if problem is not None:
         raise LaunchError(Diagnostic(code="PH0744", message=problem))
-    return Options(limit=limit, fresh=fresh, progress=progress)
+    return Options(limit=most, fresh=fresh is True, progress=progress)
 
 
 def timing_driver(backend: str) -> Driver:
@@ -95,13 +97,17 @@ def tune(
 ) -> SearchResult:
     """Searches for the call, or takes the stored result that answers it. Raises what `Kernel.search` does."""
     request.check_names(info, dict(pinned.config))
+    if stream is not None:
+        stream_handle(stream)  # also where nothing waits for it
     ordinal = call.device if call.device is not None else driver.current_device()
     place = driver.device(ordinal)
-    key = store.key_of(frontend.source.text, info, pinned, call.dims, place)
+    key = store.key_of(frontend.source.text, info, pinned, call.dims, place, device.given_grid(grid, info.name))
     assert key is not None  # a call binds every dim
-    if not options.fresh:
-        earlier = store.load(key)
-        if earlier is not None and _answers(earlier, options.limit):
+    earlier = store.load(key)
+    if earlier is not None and store.refused(frontend, earlier, pinned, place) is not None:
+        earlier = None
+    if earlier is not None and not options.fresh and _answers(earlier, options.limit):
+        if _serves(frontend, info, replace(pinned, config=store.merged(earlier, pinned)), call, grid):
             return earlier
     _finish_producers(driver, ordinal, call, values, stream)
 
@@ -144,7 +150,7 @@ def tune(
         compiler=cache.compiler_version(),
         outcomes=search.outcomes,
     )
-    store.save(key, result)
+    store.save(key, result, always=earlier is None)
     if search.lost is not None:
         raise search.lost
     return result
@@ -155,6 +161,18 @@ def _answers(earlier: SearchResult, limit: int | None) -> bool:
     if earlier.interrupted or earlier.compiler != cache.compiler_version():
         return False
     return earlier.limit is None or (limit is not None and limit <= earlier.limit)
+
+
+def _serves(frontend: Frontend, info: KernelInfo, wanted: Request, call: binding.Call, grid: Any) -> bool:
+    """Whether a call with these arguments can run under this configuration. Else the search says what is wrong."""
+    configured = frontend.configured(wanted)
+    facts = configured.facts
+    try:
+        binding.check_call(facts, info.params, call)
+        binding.specialize(facts, call, configured.signs)
+        return 0 not in device.grid_of(facts, call, grid)
+    except LaunchError:
+        return False
 
 
 def _finish_producers(driver: Driver, ordinal: int, call: binding.Call, values: Mapping[str, Any], stream: Any) -> None:
@@ -222,10 +240,13 @@ def make_judge(
 
 
 def _nothing_runs(search: Search, job: Job) -> CompileError | LaunchError:
-    """Why there is no result: the checker's own errors where all configurations have some."""
+    """Why there is no result: the checker's own errors where all configurations have some, what a call says where it
+    says the same of all."""
     dropped = search.errors()
     if dropped and all(d.stage == "check" and d.diagnostics for d in dropped):
         return CompileError(dropped[0].diagnostics, job.source)
+    if dropped and all(d.of_call and d.diagnostics == dropped[0].diagnostics for d in dropped):
+        return LaunchError(dropped[0].diagnostics)
     reasons = [f"{config_text(o.config)}: {o.reason}" for o in search.outcomes]
     notes = reasons[:8] + ([f"and {len(reasons) - 8} more"] if len(reasons) > 8 else [])
     return LaunchError(

@@ -118,3 +118,73 @@ def test_run_binds_every_dtype(dtype: str, tmp_path: Path) -> None:
 def test_digits_of_other_scripts_are_no_numbers() -> None:
     result = phobos("run", SAXPY, "--dim", "N=\u0663")
     assert result.exit_code == 2 and "not a size" in result.stderr
+
+
+@pytest.mark.parametrize("command", ["compile {} --emit cuda -o {}", "trace {} -o {}", "trace {} --json {}"])
+@pytest.mark.parametrize("output", ["k.ph", "./k.ph", "here/k.ph", "link.ph", "{folder}/k.ph"])
+def test_the_file_that_is_read_is_not_overwritten(
+    command: str, output: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = Path(SAXPY).read_text()
+    Path("k.ph").write_text(text)
+    Path("link.ph").symlink_to("k.ph")
+    Path("here").symlink_to(tmp_path)
+    for read in ("k.ph", "link.ph"):
+        result = phobos(*command.format(read, output.format(folder=tmp_path)).split())
+        assert result.exit_code == 1 and result.stdout == "" and "error[PH1007]" in result.stderr
+    assert Path("k.ph").read_text() == text and Path("link.ph").is_symlink()
+
+
+def test_a_page_and_its_data_are_two_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("k.html").write_text(Path(SAXPY).read_text())
+    for args in (["k.html"], [SAXPY, "-o", "x", "--json", "./x"], [SAXPY, "-o", "k.html", "--json", "./k.html"]):
+        result = phobos("trace", *args)  # without -o the page would be k.html, which is the kernel
+        assert result.exit_code == 1 and "error[PH1007]" in result.stderr, args
+    assert [p.name for p in tmp_path.iterdir()] == ["k.html"]
+    assert phobos("trace", SAXPY, "-o", os.devnull, "--json", os.devnull).exit_code == 0
+
+
+def test_what_is_no_number_is_written_as_json_has_it(tmp_path: Path) -> None:
+    path = tmp_path / "k.ph"
+    path.write_text(
+        "@autotune(F in {inf, -inf, nan, 2.0})\nkernel k(X: tensor<f32>[N], a: f32) {\n"
+        "  X[ctx.block.x * 64 :+ 64] = a * F\n}\n"
+    )
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    def loaded(*args: str) -> object:
+        return json.loads(phobos(*args, "--json").stdout, parse_constant=refuse)
+
+    run = loaded("run", str(path), "--dim", "N=64", "--scalar", "a=-inf", "--set", "F=inf", "--backend", "reference")
+    assert (run["configuration"], run["scalars"]) == ({"F": "inf"}, {"a": "-inf"})  # type: ignore[index]
+    assert loaded("compile", str(path), "--set", "F=nan")["configuration"] == {"F": "nan"}  # type: ignore[index]
+    kernels = loaded("check", str(path))["kernels"]  # type: ignore[index]
+    assert kernels[0]["space"] == {"F": ["inf", "-inf", "nan", 2.0]}
+
+
+@pytest.mark.parametrize("size", ["nan", "0", "-1", "x"])
+def test_a_size_is_a_positive_number(size: str) -> None:
+    assert phobos("trace", SAXPY, "--json", "-", "--max-size", size).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "args"),
+    [
+        ("lark", "lark", ["check", SAXPY]),
+        ("jinja2", "jinja2", ["compile", SAXPY, "--set", "BN=256", "--emit", "cuda"]),
+        ("markupsafe", "jinja2", ["compile", SAXPY, "--set", "BN=256", "--emit", "cuda"]),
+        ("numpy", "numpy", ["run", SAXPY, "--dim", "N=64", "--backend", "reference"]),
+        ("click", "click", ["--version"]),
+    ],
+)
+def test_a_package_that_is_missing_is_named(module: str, package: str, args: list[str]) -> None:
+    text = f"import sys; sys.modules[{module!r}] = None; from phobos.__main__ import main; main()"
+    environment = {**os.environ, "PHOBOS_NO_CACHE": "1", "PYTHONPATH": str(EXAMPLES.parent)}
+    done = subprocess.run([sys.executable, "-c", text, *args], env=environment, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.startswith(f"error[PH0904]: the package {package} is not installed"), done.stderr
+    assert f"pip install {package}" in done.stderr and len(done.stderr.splitlines()) == 2

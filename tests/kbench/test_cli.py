@@ -50,6 +50,14 @@ def test_list() -> None:
     assert all("rated by" in line and "peers:" in line for line in lines)
 
 
+def test_the_list_is_selected() -> None:
+    lines = kbench("--list", "--bench", "gemm_fp16", "--bench", "saxpy_fp32").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == ["gemm_fp16", "saxpy_fp32"]
+    (line,) = kbench("--list", "--bench", "gemm_fp16", "--case", "8192").stdout.splitlines()
+    assert "M8192" in line and "M4096" not in line
+    assert kbench("--list", "--bench", "sapxy").exit_code == 2 and kbench("--list", "--case", "zz").exit_code == 2
+
+
 @needs_compiler
 @pytest.mark.usefixtures("no_device")
 def test_without_a_device_everything_is_checked_and_nothing_timed() -> None:
@@ -72,6 +80,86 @@ def test_json(tmp_path: Path) -> None:
     path = tmp_path / "x" / "rows.json"
     assert kbench("--bench", "saxpy_fp32", "--backend", "reference", "--json", str(path)).exit_code == 0
     assert len(json.loads(path.read_text())) == 2
+    assert kbench("--bench", "gemm_fp32", "--backend", "reference", "--json", str(path)).exit_code == 0
+    again = ("--bench", "saxpy_fp32", "--backend", "reference", "--json", str(path))
+    assert kbench(*again).exit_code == 0  # merged
+    assert [r["bench"] for r in json.loads(path.read_text())] == ["saxpy_fp32"] * 2 + ["gemm_fp32"] * 2
+
+
+@pytest.mark.usefixtures("no_device")
+def test_checks_without_a_device_overwrite_no_measured_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: Any) -> None:
+        raise AssertionError("something ran")
+
+    monkeypatch.setattr(host, "check_case", never)
+    kept = Path(__file__).resolve().parents[2] / "results" / "h200" / "gemm_fp32.json"
+    path = tmp_path / "rows.json"
+    for text in (kept.read_text(), "{}", "[" * 100000, '[{"bench": 1}]'):
+        path.write_text(text)
+        result = kbench("--bench", "saxpy_fp32", "--backend", "reference", "--json", str(path))
+        assert result.exit_code == 1 and "error[PH1030]" in result.stderr and path.read_text() == text
+
+
+@pytest.mark.parametrize("device", [True, False])
+def test_two_outputs_are_not_one_file(
+    device: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peaks_seen: list[Peaks]
+) -> None:
+    monkeypatch.setattr(kbench_cli, "_on_gpu", lambda backend: device)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "here").symlink_to(tmp_path)
+    (tmp_path / "old.json").write_text("[]")
+    (tmp_path / "link.json").symlink_to("old.json")
+    same = [("x", "x"), ("x", "./x"), ("x", str(tmp_path / "x")), ("here/x", "x"), ("link.json", "old.json")]
+    for csv, json_path in same:
+        result = kbench("--bench", "saxpy_fp32", "--csv", csv, "--json", json_path)
+        assert result.exit_code == 1 and "error[PH1007]" in result.stderr, (csv, json_path)
+    for option, path in (
+        ("--json", "r/h/saxpy_fp32.json"), ("--json", "r/results.csv"), ("--csv", "r/h/../results.csv"),
+    ):  # fmt: skip
+        result = kbench("--bench", "saxpy_fp32", option, path, "--out", "r/h")
+        assert result.exit_code == 1 and "error[PH1007]" in result.stderr, path
+    assert not peaks_seen and sorted(p.name for p in tmp_path.iterdir()) == ["here", "link.json", "old.json"]
+
+
+def test_paths_are_looked_at_before_anything_is_timed(tmp_path: Path, peaks_seen: list[Peaks]) -> None:
+    (tmp_path / "file").write_text("something else")
+    (tmp_path / "deep").write_text("[" * 100000)
+    (tmp_path / "bytes").write_bytes(b"\0\xff")
+    (tmp_path / "nul").write_text("benchmark,impl\0")
+    wrong = [
+        ("--json", tmp_path), ("--csv", tmp_path), ("--json", tmp_path / "file" / "x.json"),
+        ("--csv", tmp_path / "file" / "x.csv"), ("--json", tmp_path / "file"), ("--csv", tmp_path / "file"),
+        ("--json", tmp_path / "deep"), ("--csv", tmp_path / "deep"), ("--json", tmp_path / "bytes"),
+        ("--csv", tmp_path / "bytes"), ("--csv", tmp_path / "nul"), ("--out", tmp_path / "file"),
+    ]  # fmt: skip
+    for option, path in wrong:
+        result = kbench("--bench", "gemm_fp32", option, str(path))
+        assert result.exit_code == 1 and "error[PH103" in result.stderr, (option, path)
+    assert not peaks_seen
+
+
+def test_one_output_that_fails_loses_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, peaks_seen: list[Peaks]
+) -> None:
+    """Files that become unusable while cases run."""
+    run_case = gpu.run_case
+
+    def spoils(bench: Bench, case: Case, *args: Any, **options: Any) -> gpu.Outcome:
+        for name in ("rows.json", "out/gemm_fp16.json"):
+            (tmp_path / name).parent.mkdir(exist_ok=True)
+            (tmp_path / name).write_text("{}")
+        return run_case(bench, case, *args, **options)
+
+    monkeypatch.setattr(gpu, "run_case", spoils)
+    result = kbench(
+        "--bench", "gemm_fp16", "--csv", str(tmp_path / "r.csv"), "--json", str(tmp_path / "rows.json"),
+        "--out", str(tmp_path / "out"),
+    )  # fmt: skip
+    assert result.exit_code == 1 and len(peaks_seen) == 2  # both cases
+    assert result.stdout.count("NOT WRITTEN") == 2 and "PH1030" in result.stdout and "PH1030" in result.stderr
+    for table in (tmp_path / "r.csv", tmp_path / "results.csv"):
+        assert len(table.read_text().splitlines()) == 3
+    assert (tmp_path / "rows.json").read_text() == "{}"
 
 
 @pytest.mark.usefixtures("no_device")
@@ -125,6 +213,9 @@ def test_a_pin_of_one_bench_among_several() -> None:
     unknown = kbench(*arguments, "--autotune", "BX=32")
     assert unknown.exit_code == 2 and unknown.stdout == ""
     assert "no configuration name 'BX'; known: " in unknown.stderr and "BC" in unknown.stderr
+    for pins in ("BR=48", "BR=banana", "BR=1000000000000"):
+        wrong = kbench(*arguments, "--autotune", pins)
+        assert wrong.exit_code == 2 and wrong.stdout == "" and "BR cannot be" in wrong.stderr and "64" in wrong.stderr
 
 
 @pytest.mark.usefixtures("no_device")
@@ -138,10 +229,9 @@ def test_options_of_the_schedule() -> None:
 
 
 @pytest.mark.usefixtures("no_device")
-@pytest.mark.parametrize("pins", ["BR=48", "BR=wide", "BR=1000000000000"])
-def test_an_impossible_configuration_fails(pins: str) -> None:
-    result = kbench("--bench", "flash_fp32", "--backend", "reference", "--autotune", pins)
-    assert result.exit_code == 1 and "PH03" in result.stdout
+def test_a_value_that_one_bench_of_several_allows() -> None:
+    result = kbench("--bench", "saxpy_fp32", "--bench", "gemm_fp32", "--backend", "reference", "--autotune", "BN=16")
+    assert result.exit_code == 1 and "PH0308" in result.stdout and " ok" in result.stdout
 
 
 @pytest.mark.usefixtures("no_device")
@@ -212,8 +302,8 @@ def peaks_seen(monkeypatch: pytest.MonkeyPatch) -> list[Peaks]:
 
     def run_case(bench: Bench, case: Case, device: Any, peaks: Peaks, **options: Any) -> gpu.Outcome:
         seen.append(peaks)
-        if options["config"] == {"BM": 7}:
-            raise CompileError(Diagnostic(code="PH0308", message="`BM` cannot be 7"))
+        if options["config"] == {"BM": 256}:
+            raise CompileError(Diagnostic(code="PH0540", message="too large"))
         timings = {n: Timing(rounds_us=(t,), graph=False) for n, t in (("phobos", 100.0), ("cublas", 90.0))}
         norms = ErrorNorms(max_abs=1e-5, mean_abs=1e-6, rmse=1e-6, rel_l2=1e-7)
         variant = Variant(
@@ -333,8 +423,9 @@ def test_machine_readable_output_is_alone_on_standard_output(tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("peaks_seen")
 def test_a_case_that_fails_does_not_stop_the_others() -> None:
-    result = kbench("--bench", "gemm_fp32", "--autotune", "BM=7")
-    assert result.exit_code == 1 and "FAILED" in result.stdout and "PH0308" in result.stdout
+    result = kbench("--bench", "gemm_fp32", "--autotune", "BM=256")
+    assert result.exit_code == 1 and "FAILED" in result.stdout and "PH0540" in result.stdout
+    assert kbench("--bench", "gemm_fp32", "--autotune", "BM=7").exit_code == 2
 
 
 @pytest.mark.usefixtures("peaks_seen")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import click
 import pytest
 from array_device import ArrayDevice, small
 from click.testing import CliRunner
 
-from kbench import energy
+from kbench import energy, figures, paraphrases
 
 
 class Card:
@@ -46,9 +47,16 @@ def test_every_variant_is_verified_and_named(monkeypatch: pytest.MonkeyPatch) ->
     assert all("J, " in line and "; cool " in line for line in lines)
 
 
-@pytest.mark.parametrize("arguments", [["--bench", "gem"], ["--bench", "gemm_fp16", "--case", "zz"], []])
-def test_wrong_usage(arguments: list[str]) -> None:
-    assert CliRunner().invoke(energy.command, arguments).exit_code == 2
+@pytest.mark.parametrize("text", ["--bench gem", "--bench gemm_fp16 --case zz", "", "--bench gemm_fp16 --seconds nan"])
+def test_wrong_usage(text: str) -> None:
+    assert CliRunner().invoke(energy.command, text.split()).exit_code == 2
+
+
+@pytest.mark.parametrize("command", [energy.command, paraphrases.command, figures.main])
+@pytest.mark.parametrize("option", ["-h", "--help"])
+def test_help(command: click.Command, option: str) -> None:
+    result = CliRunner().invoke(command, [option])
+    assert result.exit_code == 0 and result.stdout.startswith("Usage: python -m kbench.")
 
 
 def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,4 +67,4 @@ def test_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(energy, "open_device", missing)
     result = CliRunner().invoke(energy.command, ["--bench", "gemm_fp16"])
-    assert result.exit_code == 1 and "PH0920" in result.output and "Traceback" not in result.output
+    assert result.exit_code == 1 and result.stderr.startswith("error[PH0920]") and "Traceback" not in result.output

@@ -146,7 +146,7 @@ def test_the_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert quick.exit_code == 0 and not (tmp_path / "no").exists()
 
 
-def test_the_command_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_without_a_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     from phobos.diagnostics import Diagnostic, LaunchError
 
     def none() -> None:
@@ -154,4 +154,7 @@ def test_the_command_without_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(paraphrases, "open_device", none)
     result = CliRunner().invoke(paraphrases.command, [])
-    assert result.exit_code == 1 and "PH0920" in result.output and "Traceback" not in result.output
+    assert result.exit_code == 1 and result.stderr.startswith("error[PH0920]") and "Traceback" not in result.output
+    (tmp_path / "paraphrases.json").write_text("{}")
+    result = CliRunner().invoke(paraphrases.command, ["--out", str(tmp_path)])
+    assert result.exit_code == 1 and result.stderr.startswith("error[PH1030]")  # before anything else

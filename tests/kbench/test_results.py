@@ -69,6 +69,12 @@ def test_a_row_has_the_fixed_fields() -> None:
     assert "gbps" in item and "tflops" not in item
 
 
+def test_what_is_no_number_is_written_as_json_has_it() -> None:
+    text = merged_json(None, [replace(ROW, ratio=float("inf"))])
+    found = json.loads(merged_json(text, [replace(ROW, case="x", peak=float("nan"))]), parse_constant=pytest.fail)
+    assert [(r["ratio"], r["peak"]) for r in found] == [("inf", 66.9), (0.75, "nan")]
+
+
 def test_rows_replace_those_of_the_same_key() -> None:
     old = merged_json(None, [ROW, replace(ROW, case="M64 N64 K64 f32")])
     new = json.loads(merged_json(old, [replace(ROW, median_us=3500.0), replace(ROW, peer="torch")]))
@@ -84,14 +90,15 @@ def test_a_searched_configuration_stands_beside_the_default() -> None:
     assert [(r["searched"], r["median_us"]) for r in both] == [(ROW.searched, 4000.0), (not ROW.searched, 1.0)]
 
 
-@pytest.mark.parametrize("text", ["{", "{}", "{}x", '[{"bench": 1}]', "[1]", "3"])
+@pytest.mark.parametrize("text", ["{", "{}", "{}x", '[{"bench": 1}]', "[1]", "3", "[" * 100000, "9" * 5000])
 def test_a_file_of_something_else_is_not_overwritten(text: str) -> None:
     with pytest.raises(CompileError) as e:
         merged_json(text, [ROW], "results/x.json")
     assert e.value.diagnostics[0].code == "PH1030"
-    with pytest.raises(CompileError) as e:
-        merged_csv("a,b\n1,2\n", [], "x.csv")
-    assert e.value.diagnostics[0].code == "PH1030"
+    for old in ("a,b\n1,2\n", "\n", "a" * 200000, '"open', f'{",".join(CSV_COLUMNS)}\n"a"b,,,,,\n', text):
+        with pytest.raises(CompileError) as e:
+            merged_csv(old, [], "x.csv")
+        assert e.value.diagnostics[0].code == "PH1030"
 
 
 def test_csv() -> None:
@@ -148,6 +155,6 @@ def test_search_logs_are_merged_by_case() -> None:
     assert {case: data["microseconds"] for case, data in second.items()} == {"a": 1.0, "b": 3.0}
     skipped = second["a"]["outcomes"][1]
     assert skipped == {"config": {"BR": 8}, "status": "skipped", "stage": "fit", "reason": "too large"}
-    for wrong in ("[]", "{", "3"):
+    for wrong in ("[]", "{", "3", '{"a":' * 100000):
         with pytest.raises(CompileError, match="PH1030"):
             merged_search(wrong, {"a": log(1.0)}, "x.json")

@@ -226,6 +226,16 @@ def test_warm_calls_still_check(machine: Machine, monkeypatch: pytest.MonkeyPatc
         with pytest.raises(phobos.LaunchError) as info:
             machine(*args)
         assert codes(info) == [code]
+    machine(tx, ty, 2.0, grid=(2, 1))
+    for options, code in (
+        ({"config": {n: float(v) for n, v in CONFIG.items()}}, "PH0308"),  # equal to those that are remembered
+        ({"grid": (2.0, 1)}, "PH0718"),
+        ({"grid": (2, True)}, "PH0718"),
+    ):
+        with pytest.raises(phobos.PhobosError) as wrong:
+            machine(tx, ty, 2.0, **options)
+        assert codes(wrong) == [code]
+    launches += 1
     with pytest.raises(phobos.LaunchError) as info:
         machine(tx, ty, 2.0, backend="reference")
     assert codes(info) == ["PH0725"]

@@ -230,6 +230,46 @@ def test_wrong_configurations(config: Any, code: str) -> None:
     assert codes(info)[0] == code
 
 
+HALF = """
+@autotune(F in {1, 1.0})
+kernel k(X: tensor<f32>[N]) {
+  X[ctx.block.x * 256 :+ 256] = f32(F / 2)
+}
+"""
+
+
+EQUAL = (1, 1.0, np.float64(1.0), np.int64(1), True)
+
+
+@pytest.mark.parametrize("values", [EQUAL, EQUAL[::-1], EQUAL[2:] + EQUAL[:2]])
+def test_configurations_that_python_counts_as_equal_are_told_apart(values: tuple[Any, ...]) -> None:
+    """Whatever was asked for before: each has its own facts, program, choice and variant."""
+    kernel, narrow = phobos.jit(HALF), phobos.jit(HALF.replace("{1, 1.0}", "{1, 4}"))
+    for value in values:
+        x = np.zeros(4, np.float32)
+        if value is True:
+            with pytest.raises(phobos.CompileError, match="PH0308"):
+                kernel(x, config={"F": value}, backend="reference")
+        else:
+            kernel(x, config={"F": value}, backend="reference")
+            assert x[0] == (0.5 if isinstance(value, float) else 0.0)
+            plain = float(value) if isinstance(value, float) else int(value)
+            assert repr(kernel.compile(config={"F": value}).configuration["F"]) == repr(plain)
+        if isinstance(value, (bool, float)):
+            with pytest.raises(phobos.CompileError, match="PH0308"):
+                narrow.compile(config={"F": value})
+        else:
+            narrow.compile(config={"F": value})
+
+
+def test_the_sign_of_zero_counts() -> None:
+    kernel = phobos.jit("kernel k(X: tensor<f32>[N], const z: f32) {\n  X[ctx.block.x * 4 :+ 4] = 1.0 / z\n}\n")
+    x = np.zeros(4, np.float32)
+    for zero, want in ((0.0, np.inf), (-0.0, -np.inf), (0.0, np.inf)):
+        kernel(x, z=zero, backend="reference")
+        assert x[0] == want
+
+
 def test_shape_decides_a_searched_dim() -> None:
     k = phobos.jit(
         "@launch(32)\n@autotune(D in {16, 32})\nkernel k(X: tensor<f32>[N, D]) {\n  X[ctx.block.x, :] = 1.0\n}\n"
@@ -274,10 +314,11 @@ def test_autotune_declines_where_nothing_can_be_timed(no_driver: None, monkeypat
     assert codes(info) == ["PH0702"]
 
 
-def test_grid_override() -> None:
+@pytest.mark.parametrize("grid", [(2,), 2, np.int64(2), [np.int32(2), 1]])
+def test_grid_override(grid: Any) -> None:
     x, y, want = data(256)
     start = y.copy()
-    phobos.jit(SAXPY)(x, y, 2.0, config=CONFIG, backend="reference", grid=(2,))
+    phobos.jit(SAXPY)(x, y, 2.0, config=CONFIG, backend="reference", grid=grid)
     np.testing.assert_allclose(y[:128], want[:128], rtol=1e-6)
     np.testing.assert_array_equal(y[128:], start[128:])
 

@@ -123,6 +123,8 @@ BAD = [
     ("@autotune(§tf32 in [4, 8])", "PH0305"),
     ("@autotune(BR in §[0, 8])", "PH0305"),
     ("@autotune(BR in {4, §4})", "PH0305"),
+    ("@autotune(BR in {4, 4.0, §4.0})", "PH0305"),
+    ("@autotune(BR in {nan, §nan})", "PH0305"),
     ("@autotune(BR in {fma, §mmaa})", "PH0305"),
     ("@autotune(BR in {1, §1 / 0})", "PH0219"),
     ("@autotune(BR in §[-4, 8])", "PH0305"),

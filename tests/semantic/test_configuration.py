@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 from semantic.support import check, expect, failures, module, ops
@@ -121,3 +123,26 @@ def test_warnings_are_handed_over() -> None:
     found: list = []
     check_kernel(module("kernel k(X: tensor<f32>[4]) {\nlet y = X[0]\n}"), "k", warnings=found)
     assert [d.code for d in found] == ["PH0402"]
+
+
+@pytest.mark.parametrize("values", ["{1, 1.0, true}", "{0.0, -0.0}", "{nan, 1.0}", "{0, false, 0.0}"])
+def test_values_that_python_counts_as_equal_are_told_apart(values: str) -> None:
+    text = f"@grid(1)\n@autotune(F in {values})\nkernel k(X: tensor<f32>[N]) {{\nX[0 :+ 4] = f32(F)\n}}"
+    kinds = (1, 1.0, True, 0.0, -0.0, math.nan, 0, False, np.float64(1.0))
+    good = {repr(check(text, config={"F": v}).configuration[0][1]) for v in kinds if _accepts(text, v)}
+    words = {"true": "True", "false": "False"}
+    assert good == {words.get(v, v) for v in values.strip("{}").split(", ")}
+
+
+def _accepts(text: str, value: object) -> bool:
+    try:
+        check_kernel(module(text), "k", {"F": value})  # type: ignore[dict-item]
+    except CompileError as error:
+        assert [d.code for d in error.diagnostics] == ["PH0308"]
+        return False
+    return True
+
+
+def test_a_word_that_looks_like_the_number_is_quoted() -> None:
+    assert "`BR` cannot be '16'" in expect(TUNED, "PH0308", config={"BR": "16", "MM": "fma"})[0].message
+    assert "`MM` cannot be wmma" in expect(TUNED, "PH0308", config={"BR": 16, "MM": "wmma"})[0].message

@@ -90,6 +90,8 @@ def test_each_part_of_the_key_counts() -> None:
         {"dtypes": (("T", "f32"),)},
         {"consts": (("causal", False),)},
         {"pins": (("BR", 64),)},
+        {"grid": (1, 1, 1)},
+        {"consts": (("causal", 1),)},
     ):
         assert store.load(key(**change)) is None, change
 
@@ -98,6 +100,85 @@ def test_comments_and_blanks_do_not_count() -> None:
     store.save(key(), result())
     text = "// new\n\nkernel k(X: tensor<f32>[N]) {   // why\n  X[0 :+ 4] = 1.0\n\n}"
     assert store.load(key(text=text)) is not None
+
+
+def test_what_looks_like_a_comment_in_a_string_counts() -> None:
+    text = 'kernel k(X: tensor<f32>[N]) {\n  assert(N > 0, "\\"see http://x"); X[0 :+ 4] = 1.0 // why "not\n}'
+    store.save(key(text=text), result())
+    for old, new in (("http://x", "http://y"), ("1.0", "2.0"), ("see http", "see \u2028http")):
+        assert store.load(key(text=text.replace(old, new))) is None, new
+    assert store.load(key(text=text.replace('// why "not', '//').replace("\n", "\r\n"))) is not None
+
+
+def test_a_search_that_looked_at_less_replaces_none_that_looked_at_more() -> None:
+    store.save(key(), result(limit=2, microseconds=14.0))
+    store.save(key(), result(limit=1, microseconds=1.0))
+    assert store.load(key()).microseconds == 14.0  # type: ignore[union-attr]
+    store.save(key(), result())
+    store.save(key(), result(limit=2, microseconds=1.0))
+    assert store.load(key()).microseconds == 12.5  # type: ignore[union-attr]
+    store.save(key(), result(limit=2, microseconds=13.0, compiler="newer"))
+    assert store.load(key()).microseconds == 13.0  # type: ignore[union-attr]
+
+
+FOREIGN: list[dict[str, Any]] = [
+    {"best": {"BR": [2]}},
+    {"best": {"BR": {}}},
+    {"best": {"BR": None}},
+    {"best": []},
+    {"kernel": "other"},
+    {"device": "NVIDIA A100"},
+    {"capability": [8, 0]},
+    {"dims": {"N": 4097}},
+    {"dims": {"N": True}},
+    {"dims": {}},
+    {"dtypes": {"T": "f32"}},
+    {"consts": {"causal": 1}},
+    {"pins": {"BR": 64}},
+    {"microseconds": float("nan")},
+    {"microseconds": True},
+    {"date": None},
+    {"compiler": 3},
+    {"limit": "x"},
+    {"complete": 1},
+    {"outcomes": {}},
+    {"outcomes": [{"config": {"BR": []}, "status": "timed", "microseconds": 1.0}]},
+    {"outcomes": [{"config": {"BR": 1}, "status": "timed", "microseconds": "1"}]},
+    {"extra": 1},
+]
+
+
+@pytest.mark.parametrize("change", FOREIGN)
+def test_a_file_with_a_right_checksum_may_still_be_wrong(change: dict[str, Any]) -> None:
+    store.save(key(), result())
+    path = store.path_of(key())
+    content = json.loads(path.read_text())
+    content["result"].update(change)
+    content["sha256"] = store._checksum(content)
+    path.write_text(json.dumps(content))
+    forget()
+    with pytest.warns(store.TuningWarning, match="PH0931.*the next search of kernel 'k' replaces it"):
+        assert store.load(key()) is None
+
+
+@pytest.mark.parametrize("text", ["[" * 100000, '{"a":' * 100000, "9" * 5000, "NaN"])
+def test_a_file_that_json_cannot_read(text: str) -> None:
+    store.save(key(), result())
+    store.path_of(key()).write_text(text)
+    forget()
+    with pytest.warns(store.TuningWarning, match="PH0931"):
+        assert store.load(key()) is None
+
+
+def test_what_is_no_file_is_not_read() -> None:
+    path = store.path_of(key())
+    path.parent.mkdir(parents=True)
+    os.mkfifo(path)
+    with pytest.warns(cache.CacheWarning, match="PH0930"):
+        assert store.load(key()) is None
+    store.save(key(), result())
+    forget()
+    assert store.load(key()) is not None
 
 
 def test_an_interrupted_search_replaces_no_whole_one() -> None:
@@ -181,7 +262,8 @@ outcomes = tuple(
 sys.stdin.readline()  # until all processes are here
 for round in range(15):
     for name in ("k", "other"):
-        store.save(key(kernel=name), result(microseconds=float(me), seconds=float(round), outcomes=outcomes))
+        found = result(kernel=name, microseconds=float(me), seconds=float(round), outcomes=outcomes)
+        store.save(key(kernel=name), found)
         store._kept.clear()
         found = store.load(key(kernel=name))
         assert found is not None, "an entry vanished or was damaged"

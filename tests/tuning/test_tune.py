@@ -230,7 +230,115 @@ def test_a_stored_best_that_the_compiler_no_longer_takes(device: type[MadeUpTime
     assert "by another version of the compiler" in phobos.jit(ROWS).compile(dims=dims).report
     assert not phobos.jit(ROWS).search(**arguments()).from_store
     store.save(key, dataclasses.replace(result, compiler="older", best={"BR": 3, "BN": 64}))
-    assert "cost model" in phobos.jit(ROWS).compile(dims=dims).report
+    with pytest.warns(store.TuningWarning, match="PH0932"):
+        assert "cost model" in phobos.jit(ROWS).compile(dims=dims).report
+
+
+@pytest.mark.parametrize("best", [{"BR": 3, "BN": 64}, {"BR": 2}, {"BR": 2, "BN": 64, "Z": 1}, {"BR": "2", "BN": 64}])
+def test_a_stored_best_that_is_none_of_the_kernel_breaks_no_call(
+    device: type[MadeUpTimer], best: dict[str, Any]
+) -> None:
+    import dataclasses
+
+    dims = {"M": 10, "N": 100}
+    result = phobos.jit(ROWS).search(**arguments())
+    key = store.key_of(ROWS, phobos.jit(ROWS).info, Request(kernel="rows"), dims, tune.get_driver().device(0))
+    assert key is not None
+    store.save(key, dataclasses.replace(result, best=best))
+    with pytest.warns(store.TuningWarning, match="PH0932.*'rows'.*the next search replaces it") as caught:
+        report = phobos.jit(ROWS).compile(dims=dims).report
+        phobos.jit(ROWS).compile(dims=dims)
+    assert len(caught) == 1 and "cost model" in report and "is not used: PH03" in report
+    again = phobos.jit(ROWS).search(**arguments(), limit=2)  # replaces what it looked at less than
+    assert not again.from_store and "stored best" in phobos.jit(ROWS).compile(dims=dims).report
+
+
+def test_a_value_of_a_name_with_one_value_is_checked_where_a_result_is_stored(
+    device: type[MadeUpTimer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = ROWS.replace("BN in {32, 64}", "BN in {64}")
+    monkeypatch.setattr(device, "text", text)
+    kernel = phobos.jit(text)
+    kernel.search(**arguments())
+    assert kernel.search(**arguments(), config={"BN": 64}).from_store
+    for wrong in (32, 64.0):
+        with pytest.raises(phobos.CompileError, match="PH0308"):
+            kernel.search(**arguments(), config={"BN": wrong})
+        with pytest.raises(phobos.CompileError, match="PH0308"):
+            kernel.compile(config={"BN": wrong}, dims={"M": 10, "N": 100})
+
+
+def test_a_grid_of_the_callers_own_is_part_of_the_key(device: type[MadeUpTimer]) -> None:
+    kernel = phobos.jit(ROWS)
+    assert not kernel.search(**arguments(), grid=(100, 100)).from_store
+    assert "cost model" in kernel.compile(dims={"M": 10, "N": 100}).report
+    assert not kernel.search(**arguments()).from_store
+    assert kernel.search(**arguments(), grid=[100, 100, 1]).from_store
+
+
+@pytest.mark.parametrize("stored", [True, False])
+def test_arguments_are_checked_whether_or_not_a_result_is_stored(device: type[MadeUpTimer], stored: bool) -> None:
+    """What a call says of them, once."""
+    kernel = phobos.jit(ROWS)
+    if stored:
+        kernel.search(**arguments())
+    given = arguments()
+    frozen = np.zeros((10, 100), np.float32)
+    frozen.setflags(write=False)
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        ("PH0713", {"Y": frozen}),
+        ("PH0714", {"Y": np.lib.stride_tricks.as_strided(np.zeros(100, np.float32), (10, 100), (0, 4))}),
+        ("PH0718", {"grid": "x"}),
+        ("PH0718", {"grid": (1, 1, 1, 1)}),
+        ("PH0718", {"grid": (-1, 1)}),
+        ("PH0711", {"config": {"N": 50}}),
+        ("PH0722", {"stream": "main"}),
+    ]
+    for code, change in wrong:
+        with pytest.raises(phobos.LaunchError) as info:
+            kernel.search(**{**given, **change})
+        assert [d.code for d in info.value.diagnostics] == [code], change
+    assert not device.timed or stored
+
+
+def test_what_the_device_says_of_every_configuration_is_said_once(
+    device: type[MadeUpTimer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: MadeUpTimer, built: Built) -> Built:
+        raise phobos.LaunchError(phobos.Diagnostic(code="PH0742", message="there is nothing to time"))
+
+    monkeypatch.setattr(device, "load", refuse)
+    with pytest.raises(phobos.LaunchError) as info:
+        phobos.jit(ROWS).search(**arguments())
+    assert [d.code for d in info.value.diagnostics] == ["PH0742"]
+
+
+def test_a_promise_that_every_configuration_breaks(device: type[MadeUpTimer], monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ROWS.replace("kernel rows", "@aligned(M = 4)\nkernel rows")
+    monkeypatch.setattr(device, "text", text)
+    with pytest.raises(phobos.LaunchError) as info:
+        phobos.jit(text).search(**arguments())
+    assert [d.code for d in info.value.diagnostics] == ["PH0712"]
+
+
+def test_a_look_replaces_no_whole_search(device: type[MadeUpTimer]) -> None:
+    kernel = phobos.jit(ROWS)
+    kernel.search(**arguments())
+    looked = kernel.search(**arguments(), limit=1, fresh=True)
+    assert not looked.from_store and len(looked.timed) == 1
+    found = kernel.search(**arguments())
+    assert found.from_store and found.limit is None and found.best == BEST
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), float("inf"), -1.0])
+def test_a_clock_that_gives_no_time(device: type[MadeUpTimer], seconds: float) -> None:
+    device.seconds_of = staticmethod(lambda config: seconds if config["BN"] == 64 else clock(config))
+    result = phobos.jit(ROWS).search(**arguments())
+    assert result.best == {"BR": 2, "BN": 32} and len(result.skipped) == 3
+    assert "PH0745" in (result.skipped[0].reason or "")
+    device.seconds_of = staticmethod(lambda config: seconds)
+    with pytest.raises(phobos.LaunchError, match="PH0745"):
+        phobos.jit(ROWS).search(**arguments(), fresh=True)
 
 
 def test_names_that_are_dims_are_pinned_by_the_shape(
@@ -258,7 +366,8 @@ def test_progress_and_options(device: type[MadeUpTimer]) -> None:
     seen: list[Any] = []
     kernel.autotune(**arguments(), progress=seen.append)
     assert seen[-1].phase == "done" and seen[-1].best.config == BEST
-    for wrong in ({"limit": 0}, {"limit": True}, {"fresh": 1}, {"progress": "yes"}):
+    assert kernel.search(**arguments(), limit=np.int64(3), fresh=np.True_).limit == 3
+    for wrong in ({"limit": 0}, {"limit": 2.0}, {"limit": "3"}, {"limit": True}, {"fresh": 1}, {"progress": "yes"}):
         with pytest.raises(phobos.LaunchError, match="PH0744"):
             kernel.autotune(**arguments(), **wrong)
     with pytest.raises(phobos.LaunchError, match="PH0703"):
