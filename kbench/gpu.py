@@ -124,7 +124,7 @@ def run_case(
     over = any(r.pct_of_peak is not None and r.pct_of_peak > 105.0 for r in rows)
     if over and set(variant.kinds) <= {"ieee"}:  # rounded products run on another unit than the one it is rated by
         notes.append(f"{bench.name}: above 105 % of the stated peak; the clock or the peak is wrong (--peak-fp32 ...)")
-    csv = tuple(_csv(bench, case, peaks, timings))
+    csv = tuple(_csv(bench, case, peaks, timings, searched=variant.searched))
     return Outcome(rows=tuple(rows), csv=csv, notes=tuple(notes), good=good, search=found)
 
 
@@ -240,7 +240,10 @@ def result_row(
     )
 
 
-def _csv(bench: Bench, case: Case, peaks: Peaks, timings: Mapping[str, Timing]) -> list[CsvRow]:
+def _csv(
+    bench: Bench, case: Case, peaks: Peaks, timings: Mapping[str, Timing], *, searched: bool = False
+) -> list[CsvRow]:
+    """A line for each implementation; a searched configuration is not what a plain run takes, and is named so."""
     flops = bench.flops(case)
     copy = peaks.copy_bytes if bench.bound == MEMORY else None
     peak = attainable_flops(peaks.of(bench.unit), copy, flops / bench.bytes(case))
@@ -252,7 +255,7 @@ def _csv(bench: Bench, case: Case, peaks: Peaks, timings: Mapping[str, Timing]) 
         out.append(
             CsvRow(
                 benchmark=bench.name,
-                impl=name,
+                impl=f"{name}:searched" if searched and name.partition(":")[0] == "phobos" else name,
                 precision=bench.precision,
                 gflops=rate * 1e-9,
                 peak_gflops=peak * 1e-9 if peak else None,

@@ -335,6 +335,13 @@ def test_results_are_merged_into_their_files(tmp_path: Path) -> None:
     assert "ratio" in result.stdout and "0.900" in result.stdout and "copy 4200 GB/s" in result.stdout
 
 
+def test_a_searched_configuration_has_a_line_of_its_own() -> None:
+    (bench,) = get_benches("gemm_fp32")
+    timings = {n: Timing(rounds_us=(t,), graph=False) for n, t in (("phobos", 100.0), ("cublas", 90.0))}
+    names = [[r.impl for r in gpu._csv(bench, bench.cases[0], Peaks(), timings, searched=s)] for s in (False, True)]
+    assert names == [["phobos", "cublas"], ["phobos:searched", "cublas"]]
+
+
 def test_search_logs_are_written(peaks_seen: list[Peaks], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[bool, bool]] = []
     plain = gpu.run_case
