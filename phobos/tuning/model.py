@@ -72,6 +72,7 @@ _SLOTS = {"exp": 6, "exp2": 4, "log": 8, "div": 9, "sqrt": 8, "rsqrt": 4, "tanh"
           "sin": 20, "cos": 20, "sigmoid": 16}  # fmt: skip
 UNKNOWN_DIM = 4096
 _BASE_REGISTERS = 32
+_HELD = 200  # registers up to which left operands are kept during a loop, as in passes/hoist_operands.py
 _SAFE_REGISTERS = 232  # estimates above have spilled (FMA tiles of 8 x 16 a thread: estimated 256)
 
 
@@ -155,12 +156,12 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     fill = min(1.0, resident * threads / 32 / _WARPS_TO_FILL)
     alone = compute / min(1.0, threads / 32 / _WARPS_TO_FILL) + counter.latency
     per_wave = max(resident * _together(compute / fill, memory), alone) + counter.fill / resident
-    cycles = per_wave * blocks / (sms * resident) if waves > 2 else per_wave * waves
+    cycles = per_wave * blocks / (sms * resident) if waves > 3 else per_wave * waves
     over = counter.live_registers() + _BASE_REGISTERS - _SAFE_REGISTERS
     if over > 0:
         # A few spilled addresses cost little beside tensor-core products; spilled operands of FMAs cost much.
         tensor = bool(plans) and all(p.room != "fma" for p in plans.values())
-        cycles *= 1 + over / (160 if counter.converted else 240 if tensor else 64)
+        cycles *= 1 + over / (160 if counter.converted else 420 if tensor else 64)
     return Estimate(
         cycles, threads, registers, shared, blocks, per_sm, waves, why_not, counter.rows, counter.short_rows,
         kernel.grid[0].evaluate(sizes), alone,
@@ -370,6 +371,8 @@ class _Counter:
                     if v in self.place.staged and v.dtype is not plan.a_dtype:  # converted on the way
                         now += v.shape[0] * v.shape[1] // self.threads
                 now += plan.operand_registers + plan.address_registers
+                if plan.query.a_computed:  # packed beside what it is computed from
+                    now += plan.a_registers
             if isinstance(op, If):  # what a branch makes of a value that dies takes its registers
                 before = sum(n for v, n in held.items() if v not in op.results)
                 for inner in op.blocks():
@@ -384,10 +387,20 @@ class _Counter:
             for inner in op.blocks():
                 carried = sum(self._registers(p) for p in inner.params if p.is_tile)
                 dying = sum(n for v, n in held.items() if last.get(v, -1) <= index)
-                now = max(now, self._live(inner, outside + sum(held.values()) - max(dying, carried)))
+                inside = self._live(inner, outside + sum(held.values()) - max(dying, carried))
+                kept = self._kept_operands(op)
+                now = max(now, inside + kept if inside + kept <= _HELD else inside)
             peak = max(peak, now)
             held = {v: n for v, n in held.items() if last.get(v, -1) > index}
         return peak
+
+    def _kept_operands(self, op: Op) -> int:
+        """Registers of the left operands that a loop's products read from shared memory, and no iteration changes."""
+        if not isinstance(op, For):
+            return 0
+        changed = {v for o in op.body.ops for v in o.defined()} | set(op.body.params)
+        dots = [o for o in op.body.ops if isinstance(o, Dot) and o.a not in changed and o.a in self.place.staged]
+        return sum(self.plans[o].a_registers for o in dots)
 
     def shared_bytes(self) -> int:
         """The largest sum of staged operands of products that live at once."""
