@@ -436,7 +436,7 @@ def reject(query: ContractionQuery) -> str | None:
         if query.operand is DType.F32:
             wanted = [k for k in query.kinds if k != "ieee"]
             return f"kind {wanted[0]} is not built yet" if wanted else "f32 operands stay unrounded without @tensorcore"
-        return f"no tensor-core instruction for {query.operand} operands here"
+        return f"multiplies f16, bf16, i8, u8 and rounded f32, not {query.operand}"
     dtype, _ = stored
     if query.target.capability < (8, 0) and dtype not in (DType.F16, DType.I8, DType.U8):
         return f"{query.target.arch} has no {dtype if dtype is not DType.F32 else 'tf32'} tensor cores"
