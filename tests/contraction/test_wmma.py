@@ -306,7 +306,7 @@ def test_mma_comes_first_unless_the_option_names_wmma() -> None:
     assert free.plan is not None and free.plan.room == "mma" and free.rejected[0].room == "wmma"
     (forced,) = registry.choose([query(options=ScheduleOptions(matmul="wmma"))])
     assert forced.plan is not None and forced.plan.room == "wmma"
-    assert [r.room for r in forced.rejected] == ["mma", "fma"]
+    assert [r.room for r in forced.rejected] == ["mma", "fma", "wgmma"]
 
 
 def test_extents_that_do_not_fit_fall_back_with_the_reason() -> None:
