@@ -28,6 +28,7 @@ from phobos.passes import (
     place_barriers,
     placement,
     prove_bounds,
+    register_operands,
     simplify,
     stage_loads,
     transposed_loads,
@@ -160,13 +161,15 @@ def run(
 def _stage_and_pack(schedule: Schedule, kernel: KernelIR, target: Target) -> Schedule:
     """Rings of as many stages as asked for or, by default, as bring enough bytes in flight and fit shared memory."""
 
+    asked = kernel.options.stages
+    schedule = replace(schedule, decisions=(*schedule.decisions, *register_operands.decisions(schedule)))
+
     def attempt(stages: int) -> Schedule:
-        staged = stage_loads.run(schedule, target, stages)
+        staged = stage_loads.run(schedule, target, stages, "the option stages = 1" if asked == 1 else "")
         if kernel.options.state != "shared":
             staged = hoist_operands.run(staged)
         return pack_shared.run(staged, target, kernel.dynshared)
 
-    asked = kernel.options.stages
     if asked != "auto":
         return attempt(int(asked))
     too_large = None
