@@ -6,14 +6,14 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from phobos.diagnostics import CompileError, Diagnostic, LaunchError, nearest
 from phobos.ir.abi import Specialization
 from phobos.runtime import binding, request
-from phobos.runtime.compiled import Compiled
+from phobos.runtime.compiled import Compiled, without_effect
 from phobos.runtime.pipeline import Configured, Frontend, KernelInfo, Request
 from phobos.source import SourceFile
 from phobos.target import DEFAULT_ARCH, Target, get_target
@@ -30,7 +30,8 @@ _CALL_KEYWORDS = ("config", "stream", "backend", "grid")
 
 
 class KernelWarning(UserWarning):
-    """A warning of the checker (PH04xx) about a kernel that is called; `Compiled.warnings` has it as an object."""
+    """A warning about a kernel that is called, of the checker (PH04xx) or that an option has no effect (PH0604);
+    `Compiled.warnings` has it as an object."""
 
 
 def jit(source: str, kernel: str | None = None, name: str = "<string>") -> "Kernel":
@@ -201,11 +202,11 @@ class Kernel:
         )
         configured = self._frontend.configured(wanted)
         binding.check_call(configured.facts, self._info.params, call)
-        self._once(("warned", wanted), lambda: self._warn(configured))
+        self._once(("warned", wanted), lambda: self._warn(configured.warnings))
         return configured, reason
 
-    def _warn(self, configured: Configured) -> bool:
-        for found in configured.warnings:
+    def _warn(self, diagnostics: Iterable[Diagnostic]) -> bool:
+        for found in diagnostics:
             warnings.warn(found.render(self.source), KernelWarning, stacklevel=_callers_level())
         return True
 
@@ -325,10 +326,13 @@ class Kernel:
         return device.launcher(driver, function, packing, compiled.program, blocks, call)
 
     def _variant(self, configured: Configured, spec: Specialization, target: Target, reason: str | None) -> Compiled:
-        return self._once(
-            ("variant", configured.request, spec, target.arch),
+        key = (configured.request, spec, target.arch)
+        compiled: Compiled = self._once(
+            ("variant", *key),
             lambda: self._compile(configured, spec, target, reason, debug=False, fast_math=False),
         )
+        self._once(("idle", *key), lambda: self._warn(without_effect(compiled.decisions)))
+        return compiled
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """The value of `key`, made by the first thread that asks; the others wait for that one only."""
@@ -431,6 +435,8 @@ class Kernel:
         target = get_target(DEFAULT_ARCH)
         configured, _ = self._configure(config, call, target)
         arrays = host.arrays(call, kind)
+        idle = host.without_effect(self._frontend, configured, call, target, debug=kind == "emulator")
+        self._once(("idle", configured.request, idle), lambda: self._warn(idle))
         if kind == "reference":
             host.run_reference(self._frontend, configured, call, arrays, grid, target)
             return

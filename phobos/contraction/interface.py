@@ -94,6 +94,11 @@ class ContractionPlan:
         """32-bit registers of a thread for the whole left operand; 0 if the room cannot keep it there."""
         return 0
 
+    @property
+    def loads_ahead(self) -> bool:
+        """Does what `emit` prints load a step ahead of its products?"""
+        return False
+
     def load_operand(self, out: TextWriter, name: str, a: str) -> None:
         """Declares registers `name` and loads the whole left operand into them."""
         raise NotImplementedError

@@ -91,7 +91,7 @@ class MmaPlan(ContractionPlan):
             out.close()
             return
         fragments.pointers(out, a, b)
-        if self.ahead and steps > 1:
+        if self.loads_ahead:
             fragments.declare(out)
             fragments.load(out, "[0]", "0")
             out.line("PH_UNROLL")
@@ -113,6 +113,10 @@ class MmaPlan(ContractionPlan):
             out.close()
         out.close()
         out.close()
+
+    @property
+    def loads_ahead(self) -> bool:
+        return self.ahead and self.steps > 1
 
     @property
     def a_registers(self) -> int:

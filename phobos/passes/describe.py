@@ -1,10 +1,10 @@
-"""What the report says of options, layouts and of accesses to global memory."""
+"""What the report says of layouts and of accesses to global memory."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from phobos.ir.abi import NO_EFFECT, Decision, Specialization
+from phobos.ir.abi import Decision, Specialization
 from phobos.ir.scheduled import (
     AsyncCopy,
     AtomicGlobal,
@@ -17,22 +17,11 @@ from phobos.ir.scheduled import (
     StoreGlobal,
     walk,
 )
-from phobos.ir.tile import KernelIR, Value
+from phobos.ir.tile import Value
 from phobos.layout.register import RegisterLayout
 from phobos.passes.placement import Placement
 
 _WIDEST = 16  # bytes of one access
-
-
-def option_decisions(kernel: KernelIR) -> tuple[Decision, ...]:
-    """What was asked for and nothing acts on."""
-    return tuple(
-        Decision(
-            stage=NO_EFFECT, subject=f"{name} = {value}", choice="no effect",
-            reason=reason, line=kernel.span.line,
-        )  # fmt: skip
-        for name, value, reason in kernel.options.without_effect()
-    )
 
 
 def layout_decisions(

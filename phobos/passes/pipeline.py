@@ -32,6 +32,7 @@ from phobos.passes import (
     simplify,
     stage_loads,
     transposed_loads,
+    without_effect,
 )
 from phobos.passes.facts import ScalarFacts
 from phobos.target import Target
@@ -147,13 +148,14 @@ def run(
         kernel, spec, facts, place, layouts, plans, threads, debug=debug, fast_math=fast_math
     )
     layout_decisions = describe.layout_decisions(layouts, reasons, place)
-    before = (*describe.option_decisions(kernel), *chosen.decisions, *algebra_decisions, *layout_decisions)
+    before = (*chosen.decisions, *algebra_decisions, *layout_decisions)
     schedule = replace(schedule, decisions=(*before, *schedule.decisions))
     observe("assign_storage", schedule)
     schedule = _stage_and_pack(schedule, kernel, target)
     observe("pack_shared", schedule)
     schedule = replace(schedule, decisions=(*schedule.decisions, *describe.access_decisions(schedule, spec)))
-    schedule = place_barriers.run(schedule)
+    idle = without_effect.run(chosen, schedule, target)
+    schedule = place_barriers.run(replace(schedule, decisions=(*idle, *schedule.decisions)))
     observe("place_barriers", schedule)
     return Lowered(kernel, schedule)
 
