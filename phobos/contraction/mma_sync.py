@@ -483,8 +483,7 @@ def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
                 rounding="tf32" if kind == "tf32" else "",
                 a_fragment=accumulator_layout(query.m, query.k, wm, 1) if in_registers else None,
                 row_split=(wm, mt), cost=cost, wm=wm, wn=wn, mt=mt, nt=nt, ahead=_ahead(query, dtype, mt, nt),
-                description=f"{mt}x{nt} fragments of 16x8 a warp, warps {wm}x{wn}, k in steps of {depth}"
-                + (", a stays in registers if its rows line up" if in_registers else ""),
+                description=f"{mt}x{nt} fragments of 16x8 a warp, warps {wm}x{wn}, k in steps of {depth}",
             )  # fmt: skip
         )
     fitting = [p for p in out if 4 * p.mt * p.nt <= _MAX_ACCUMULATORS]

@@ -148,7 +148,8 @@ def run(
         kernel, spec, facts, place, layouts, plans, threads, debug=debug, fast_math=fast_math
     )
     layout_decisions = describe.layout_decisions(layouts, reasons, place)
-    before = (*chosen.decisions, *algebra_decisions, *layout_decisions)
+    products = describe.operand_decisions(schedule)
+    before = (*chosen.decisions, *products, *algebra_decisions, *layout_decisions)
     schedule = replace(schedule, decisions=(*before, *schedule.decisions))
     observe("assign_storage", schedule)
     schedule = _stage_and_pack(schedule, kernel, target)
