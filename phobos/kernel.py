@@ -47,6 +47,9 @@ def jit(source: str, kernel: str | None = None, name: str = "<string>") -> "Kern
                 help="for a file use phobos.load(path)",
             )
         )
+    if source.strip().endswith(".ph") and len(source.splitlines()) == 1:
+        message = f"phobos.jit takes the kernel's text, and {source.strip()!r:.80} is the name of a file"
+        raise CompileError(Diagnostic(code="PH0608", message=message, help="for a file use phobos.load(path)"))
     try:
         source.encode()
     except UnicodeEncodeError as error:  # it can neither be printed nor given to a compiler
