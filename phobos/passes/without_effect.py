@@ -14,7 +14,7 @@ from phobos.ir.abi import NO_EFFECT, Decision
 from phobos.ir.scheduled import Contract, Schedule, StepDeclare, walk
 from phobos.ir.tile import Dot, KernelIR
 from phobos.ir.walk import kernel_ops
-from phobos.passes import choose_contractions
+from phobos.passes import choose_contractions, hoist_operands
 from phobos.target import Target
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ def run(chosen: Chosen, schedule: Schedule, target: Target) -> tuple[Decision, .
     """What the kernel asks for in vain. `chosen`: its products as they were planned."""
     kernel, plans = chosen.kernel, chosen.plans
     found = [(f"{name} = {value}", reason) for name, value, reason in kernel.options.without_effect()]
+    if kernel.options.state == "shared" and hoist_operands.run(schedule) is not schedule:
+        found = [x for x in found if x[0] != "state = shared"]  # it keeps an operand from being held in registers
     asked = {name: getattr(kernel.options, name) for name in _WITH_PRODUCTS}
     asked = {name: value for name, value in asked.items() if value not in ("auto", "off", 1)}
     if not plans:

@@ -67,6 +67,16 @@ def test_options_of_products_without_a_product(option):
     assert warning.message == f"the option {option} has no effect: the kernel has no product"
 
 
+def test_shared_state_has_an_effect_where_an_operand_would_be_held():
+    from phobos import resources
+
+    text = (resources.examples_dir() / "flash_attention_fp16.ph").read_text()
+    shared = phobos.jit(text.replace("kernel flash", "@options(state = shared)\nkernel flash")).compile(arch="sm_90a")
+    held = "read once before the loop"
+    assert held in phobos.jit(text).compile(arch="sm_90a").report and held not in shared.report
+    assert [d.code for d in shared.warnings] == []
+
+
 @pytest.mark.parametrize("attribute", ["@tensorcore", "@tensorcore(tf32, require)"])
 def test_tensor_cores_without_a_product(attribute):
     (warning,) = phobos.jit(f"{attribute}\n" + KERNEL.partition("\n")[2].format()).compile(arch="sm_90a").warnings
