@@ -129,13 +129,16 @@ def _abandon_output() -> None:
 
 @contextmanager
 def _plain_warnings() -> Iterator[None]:
-    """Python warnings (the cache cannot be used) as one line, without the place in the code, and each kind once."""
+    """Python warnings (the cache cannot be used) without the place in the code: each kind once, of those about kernels
+    each text."""
     before = warnings.showwarning
-    seen: set[type[Warning]] = set()
+    seen: set[object] = set()
 
     def show(message: Warning | str, category: type[Warning], *place: Any) -> None:
-        if category not in seen:
-            seen.add(category)
+        kernel = sys.modules.get("phobos.kernel")
+        what = str(message) if kernel is not None and issubclass(category, kernel.KernelWarning) else category
+        if what not in seen:
+            seen.add(what)
             click.echo(paint("warning", str(message), err=True), err=True)
 
     warnings.showwarning = show  # type: ignore[assignment]

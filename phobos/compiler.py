@@ -73,6 +73,13 @@ def with_kinds(kernel: KernelIR, target: Target, overlap: frozenset[str] = froze
     return pipeline.choose(kernel, target, overlap=overlap).kernel
 
 
+def may_lack_effect(kernel: KernelIR) -> bool:
+    """May the kernel ask for something that has no effect? Its program's decisions then say so."""
+    from phobos.passes import without_effect
+
+    return without_effect.possible(kernel)
+
+
 def default_spec(kernel: KernelIR) -> Specialization:
     """Without arguments at hand: contiguous tensors on 16-byte boundaries, dims that are multiples of 16, 32-bit index,
     positive scale factors."""

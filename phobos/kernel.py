@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,7 @@ from phobos.diagnostics import CompileError, Diagnostic, LaunchError, nearest
 from phobos.ir.abi import Specialization
 from phobos.ir.exact import among, exact
 from phobos.runtime import binding, request
-from phobos.runtime.compiled import Compiled
+from phobos.runtime.compiled import Compiled, without_effect
 from phobos.runtime.pipeline import Configured, Frontend, KernelInfo, Request
 from phobos.source import SourceFile
 from phobos.target import DEFAULT_ARCH, Target, get_target
@@ -31,7 +31,8 @@ _CALL_KEYWORDS = ("config", "stream", "backend", "grid")
 
 
 class KernelWarning(UserWarning):
-    """A warning of the checker (PH04xx) about a kernel that is called; `Compiled.warnings` has it as an object."""
+    """A warning about a kernel that is called, of the checker (PH04xx) or that an option has no effect (PH0604);
+    `Compiled.warnings` has it as an object."""
 
 
 def jit(source: str, kernel: str | None = None, name: str = "<string>") -> "Kernel":
@@ -47,6 +48,9 @@ def jit(source: str, kernel: str | None = None, name: str = "<string>") -> "Kern
                 help="for a file use phobos.load(path)",
             )
         )
+    if source.strip().endswith(".ph") and len(source.splitlines()) == 1:
+        message = f"phobos.jit takes the kernel's text, and {source.strip()!r:.80} is the name of a file"
+        raise CompileError(Diagnostic(code="PH0608", message=message, help="for a file use phobos.load(path)"))
     try:
         source.encode()
     except UnicodeEncodeError as error:  # it can neither be printed nor given to a compiler
@@ -203,11 +207,11 @@ class Kernel:
         )  # fmt: skip
         configured = self._frontend.configured(wanted)
         binding.check_call(configured.facts, self._info.params, call)
-        self._once(("warned", wanted), lambda: self._warn(configured))
+        self._once(("warned", wanted), lambda: self._warn(configured.warnings))
         return configured, reason
 
-    def _warn(self, configured: Configured) -> bool:
-        for found in configured.warnings:
+    def _warn(self, diagnostics: Iterable[Diagnostic]) -> bool:
+        for found in diagnostics:
             warnings.warn(found.render(self.source), KernelWarning, stacklevel=_callers_level())
         return True
 
@@ -331,10 +335,13 @@ class Kernel:
         return device.launcher(driver, function, packing, compiled.program, blocks, call)
 
     def _variant(self, configured: Configured, spec: Specialization, target: Target, reason: str | None) -> Compiled:
-        return self._once(
-            ("variant", configured.request, spec, target.arch),
+        key = (configured.request, spec, target.arch)
+        compiled: Compiled = self._once(
+            ("variant", *key),
             lambda: self._compile(configured, spec, target, reason, debug=False, fast_math=False),
         )
+        self._once(("idle", *key), lambda: self._warn(without_effect(compiled.decisions)))
+        return compiled
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
         """The value of `key`, made by the first thread that asks; the others wait for that one only."""
@@ -437,6 +444,8 @@ class Kernel:
         target = get_target(DEFAULT_ARCH)
         configured, _ = self._configure(config, call, target)
         arrays = host.arrays(call, kind)
+        idle = host.without_effect(self._frontend, configured, call, target, debug=kind == "emulator")
+        self._once(("idle", configured.request, idle), lambda: self._warn(idle))
         if kind == "reference":
             host.run_reference(self._frontend, configured, call, arrays, grid, target)
             return

@@ -87,13 +87,14 @@ class RunResult:
             out.append("not compared (--no-check)")
         for c in self.compared or ():
             verdict = "ok" if c.good else "WRONG"
-            out.append(
-                f"{c.name} against the float64 reference: {verdict}, {c.norms} (tolerance {c.tolerance:.0e} rel L2)"
-            )
+            norms = f"{c.norms} (tolerance {c.tolerance:.0e} rel L2)"
+            if c.disagree:
+                are = "element is" if c.disagree == 1 else "elements are"
+                verdict += f", {c.disagree} {are} not finite or unwritten in one and not in the other"
+                norms = f"the rest {norms}"
+            out.append(f"{c.name} against the float64 reference: {verdict}, {norms}")
             if c.unwritten:
                 out.append(f"  {c.unwritten} elements are written by neither")
-            if c.disagree:
-                out.append(f"  {c.disagree} elements are NaN or unwritten in one and not in the other")
         return "\n".join(out)
 
     def to_json(self) -> str:

@@ -137,6 +137,8 @@ def reject(query: ContractionQuery) -> str | None:
         return f"computes with unrounded operands, the kernel demands {' or '.join(query.kinds)}"
     if query.options.matmul not in ("auto", "fma"):
         return f"the option matmul = {query.options.matmul} excludes it"
+    if query.require:
+        return "`@tensorcore(require)` demands tensor cores, which it does not use"
     if query.operand not in C_TYPES or query.accumulator not in C_TYPES:
         return f"no multiply-add for {query.operand}"
     return None

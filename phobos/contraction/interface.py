@@ -18,9 +18,10 @@ from phobos.target import Target
 class ContractionQuery:
     """One product: a [m, k] times b [k, n] (or b [n, k] where `transpose_b`), summed in `accumulator` type.
 
-    `kinds` are the permitted roundings of the operands, best first (options.DOT_KINDS). `whole_rows` asks that a
-    warp own whole rows of the result, since row statistics of it are needed. `a_computed`: a is computed by the block
-    (not loaded), so it is in registers when the product starts. `registers`: what a thread may use, 32 bits each.
+    `kinds` are the permitted roundings of the operands, best first (options.DOT_KINDS). `require`: only instructions of
+    tensor cores may compute it. `whole_rows` asks that a warp own whole rows of the result, since row statistics of it
+    are needed. `a_computed`: a is computed by the block (not loaded), so it is in registers when the product starts.
+    `registers`: what a thread may use, 32 bits each.
     """
 
     m: int
@@ -32,6 +33,7 @@ class ContractionQuery:
     transpose_b: bool
     warps: int
     whole_rows: bool
+    require: bool = False
     a_computed: bool = False
     registers: int = 255
     options: ScheduleOptions
@@ -91,6 +93,11 @@ class ContractionPlan:
     def a_registers(self) -> int:
         """32-bit registers of a thread for the whole left operand; 0 if the room cannot keep it there."""
         return 0
+
+    @property
+    def loads_ahead(self) -> bool:
+        """Does what `emit` prints load a step ahead of its products?"""
+        return False
 
     def load_operand(self, out: TextWriter, name: str, a: str) -> None:
         """Declares registers `name` and loads the whole left operand into them."""

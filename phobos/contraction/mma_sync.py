@@ -91,7 +91,7 @@ class MmaPlan(ContractionPlan):
             out.close()
             return
         fragments.pointers(out, a, b)
-        if self.ahead and steps > 1:
+        if self.loads_ahead:
             fragments.declare(out)
             fragments.load(out, "[0]", "0")
             out.line("PH_UNROLL")
@@ -113,6 +113,10 @@ class MmaPlan(ContractionPlan):
             out.close()
         out.close()
         out.close()
+
+    @property
+    def loads_ahead(self) -> bool:
+        return self.ahead and self.steps > 1
 
     @property
     def a_registers(self) -> int:
@@ -436,7 +440,7 @@ def reject(query: ContractionQuery) -> str | None:
         if query.operand is DType.F32:
             wanted = [k for k in query.kinds if k != "ieee"]
             return f"kind {wanted[0]} is not built yet" if wanted else "f32 operands stay unrounded without @tensorcore"
-        return f"no tensor-core instruction for {query.operand} operands here"
+        return f"multiplies f16, bf16, i8, u8 and rounded f32, not {query.operand}"
     dtype, _ = stored
     if query.target.capability < (8, 0) and dtype not in (DType.F16, DType.I8, DType.U8):
         return f"{query.target.arch} has no {dtype if dtype is not DType.F32 else 'tf32'} tensor cores"
@@ -479,8 +483,7 @@ def plans(query: ContractionQuery) -> Sequence[MmaPlan]:
                 rounding="tf32" if kind == "tf32" else "",
                 a_fragment=accumulator_layout(query.m, query.k, wm, 1) if in_registers else None,
                 row_split=(wm, mt), cost=cost, wm=wm, wn=wn, mt=mt, nt=nt, ahead=_ahead(query, dtype, mt, nt),
-                description=f"{mt}x{nt} fragments of 16x8 a warp, warps {wm}x{wn}, k in steps of {depth}"
-                + (", a stays in registers if its rows line up" if in_registers else ""),
+                description=f"{mt}x{nt} fragments of 16x8 a warp, warps {wm}x{wn}, k in steps of {depth}",
             )  # fmt: skip
         )
     fitting = [p for p in out if 4 * p.mt * p.nt <= _MAX_ACCUMULATORS]

@@ -9,6 +9,7 @@ from phobos.contraction import fma, mma_sync, wmma
 from phobos.contraction.interface import ContractionPlan, ContractionQuery, Room
 
 ROOMS: tuple[Room, ...] = (mma_sync, wmma, fma)  # type: ignore[assignment]
+_NOT_BUILT = {"wgmma": "not built in this version"}  # words of the option `matmul` without a room
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,10 @@ def choose(queries: Sequence[ContractionQuery]) -> list[Answer]:
                 chosen = room
             elif reason is not None:
                 no.append(Rejected(room.name, reason))
+            else:
+                assert chosen is not None
+                no.append(Rejected(room.name, f"{chosen.name} is tried first and takes it"))
+        no += [Rejected(room_name, why) for room_name, why in _NOT_BUILT.items()]
         rooms.append(chosen)
         rejections.append(no)
     answers: list[Answer | None] = [None] * len(queries)

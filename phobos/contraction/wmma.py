@@ -80,7 +80,7 @@ class WmmaPlan(OpaquePlan):
         a_reg = f"{a_name}[kk]" if kept else "a_reg"
         out.open("")
         self._tiles(out, None if kept else a, b)
-        if self.ahead and steps > 1 and not kept:
+        if self.loads_ahead and not kept:
             self._declare(out, "a_reg", "b_reg", "[2]")
             self._load(out, "a", "a_reg[0]", 0)
             self._load(out, "b", "b_reg[0]", 0)
@@ -103,6 +103,10 @@ class WmmaPlan(OpaquePlan):
             self._multiply(out, accumulator, a_reg, "b_reg")
         out.close()
         out.close()
+
+    @property
+    def loads_ahead(self) -> bool:
+        return self.ahead and self.steps > 1
 
     @property
     def a_registers(self) -> int:

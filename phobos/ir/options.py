@@ -27,9 +27,7 @@ _IDLE = "no pass of this version acts on it"
 # Values that the language has and nothing acts on yet, with the reason. They change no result, so they are no errors;
 # the report and a warning say that they have no effect.
 WITHOUT_EFFECT: dict[str, dict[str, str]] = {
-    "state": {
-        "shared": "tiles that a loop carries stay in registers (operands of products, though, are not held there)"
-    },
+    "state": {"shared": "tiles that a loop carries stay in registers"},
     "roles": {"on": _IDLE},
     "persistent": {"on": _IDLE},
 }

@@ -97,7 +97,7 @@ def run(
         for big in links.get(root, ()):
             if big in layouts and (found := _adopted(layouts[big], root.shape)) is not None:
                 layouts[root] = found
-                why[root] = f"lines up with `{big.name}`, which it is reduced from or meets"
+                why[root] = f"lines up with `{big.name}` of line {big.span.line}, which it is reduced from or meets"
                 break
         else:
             vector = vectors.get(root, 1)

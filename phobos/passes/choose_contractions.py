@@ -14,6 +14,7 @@ from phobos.contraction.registry import choose
 from phobos.diagnostics import CompileError, Diagnostic
 from phobos.ir.abi import Decision
 from phobos.ir.tile import Block, Compute, Dot, For, KernelIR, Load, Op, Reduce, While
+from phobos.ir.types import DType
 from phobos.ir.walk import definitions, kernel_ops, rewrite_kernel
 from phobos.target import Target
 
@@ -25,6 +26,10 @@ def run(kernel: KernelIR, threads: int, target: Target) -> tuple[dict[Dot, Contr
     plans: dict[Dot, ContractionPlan] = {}
     decisions: list[Decision] = []
     errors: list[Diagnostic] = []
+
+    def asked_first(rejection: tuple[str, str]) -> bool:
+        return rejection[0] != kernel.options.matmul
+
     for op, query, answer in zip(dots, queries, choose(queries)):
         subject = (
             f"{op.result.name} = dot{'_t' if op.transpose_b else ''} {query.m}x{query.n}x{query.k} {query.operand}"
@@ -36,8 +41,8 @@ def run(kernel: KernelIR, threads: int, target: Target) -> tuple[dict[Dot, Contr
                     code="PH0510",
                     message=f"no way to compute this product ({query.m} x {query.n} x {query.k}, {query.operand})",
                     span=op.span,
-                    notes=tuple(f"{room}: {reason}" for room, reason in rejected),
-                    help="without `require` the product may run in IEEE f32" if "ieee" not in op.kinds else None,
+                    notes=tuple(f"{room}: {reason}" for room, reason in sorted(rejected, key=asked_first)),
+                    help=_way_out(query),
                 )
             )
             continue
@@ -73,10 +78,30 @@ def _query(kernel: KernelIR, op: Dot, threads: int, target: Target) -> Contracti
     return ContractionQuery(
         m=m, n=n, k=op.a.shape[1], operand=op.a.dtype, accumulator=op.result.dtype, kinds=op.kinds,
         transpose_b=op.transpose_b, warps=threads // 32, whole_rows=_has_row_statistics(kernel, m),
+        require=kernel.tensorcore is not None and kernel.tensorcore.require,
         a_computed=not isinstance(definitions(kernel.body).get(op.a), Load),
         registers=_registers(kernel, threads, target),
         options=kernel.options, target=target,
     )  # fmt: skip
+
+
+def _way_out(query: ContractionQuery) -> str | None:
+    """What to leave out so that some room takes the product: the option `matmul`, `require`, or both."""
+    free = replace(query, options=replace(query.options, matmul="auto"))
+    fixed = query.options.matmul != "auto"
+    option = f"`matmul = {query.options.matmul}`"
+    kinds = tuple(dict.fromkeys((*query.kinds, "ieee")))
+    attempts = [(free, option)] if fixed else []
+    if query.require:
+        attempts.append((replace(query, require=False, kinds=kinds), "`require`"))
+        if fixed:
+            attempts.append((replace(free, require=False, kinds=kinds), f"{option} and `require`"))
+    for attempt, without in attempts:
+        plan = choose([attempt])[0].plan
+        if plan is not None:
+            unrounded = query.operand is DType.F32 and plan.kind == "ieee"
+            return f"without {without} it is computed by {plan.room}{' in IEEE f32' if unrounded else ''}"
+    return None
 
 
 def _registers(kernel: KernelIR, threads: int, target: Target) -> int:

@@ -1,38 +1,35 @@
-"""What the report says of options, layouts and of accesses to global memory."""
+"""What the report says of layouts and of accesses to global memory."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from phobos.ir.abi import NO_EFFECT, Decision, Specialization
+from phobos.ir.abi import Decision, Specialization
 from phobos.ir.scheduled import (
     AsyncCopy,
     AtomicGlobal,
+    Contract,
+    ForStmt,
     GatherAxis,
     GlobalToShared,
     GlobalView,
+    IfStmt,
     LoadGlobal,
     RangeAxis,
     Schedule,
+    Stmt,
     StoreGlobal,
+    WhileStmt,
+    nested,
     walk,
 )
-from phobos.ir.tile import KernelIR, Value
+from phobos.ir.storage import Fragment
+from phobos.ir.tile import Value
 from phobos.layout.register import RegisterLayout
+from phobos.passes import whole_tiles
 from phobos.passes.placement import Placement
 
 _WIDEST = 16  # bytes of one access
-
-
-def option_decisions(kernel: KernelIR) -> tuple[Decision, ...]:
-    """What was asked for and nothing acts on."""
-    return tuple(
-        Decision(
-            stage=NO_EFFECT, subject=f"{name} = {value}", choice="no effect",
-            reason=reason, line=kernel.span.line,
-        )  # fmt: skip
-        for name, value, reason in kernel.options.without_effect()
-    )
 
 
 def layout_decisions(
@@ -51,10 +48,45 @@ def layout_decisions(
     return tuple(found.values())
 
 
+def operand_decisions(schedule: Schedule) -> tuple[Decision, ...]:
+    """Of left operands that the block computes and that instructions could take from registers, whether they do."""
+    out: dict[Decision, None] = {}
+    for s in walk(schedule.body):
+        if isinstance(s, Contract) and s.plan.a_fragment is not None:
+            kept = isinstance(s.a, Fragment)
+            out[
+                Decision(
+                    stage="operand",
+                    subject=f"left operand {s.a.name}",
+                    choice="stays in registers" if kept else "through shared memory",
+                    reason=f"it is {'' if kept else 'not '}computed in the registers in which the instruction takes it",
+                    line=s.span.line,
+                )
+            ] = None
+    return tuple(out)
+
+
+def placed(
+    statements: tuple[Stmt, ...], where: str = "", version: str = ""
+) -> Iterator[tuple[Stmt, str]]:
+    """Every statement, in order, with the loop and its version that it is in, in words."""
+    for s in statements:
+        yield s, where + version
+        if isinstance(s, IfStmt) and s.note == whole_tiles.NOTE:
+            yield from placed(s.then, where, " without masks")
+            yield from placed(s.orelse, where, " with masks")
+            continue
+        inside = where
+        if isinstance(s, (ForStmt, WhileStmt)):
+            inside = f" in the loop over {s.index.name}" if isinstance(s, ForStmt) else " in the `while` loop"
+        for block in nested(s):
+            yield from placed(block, inside, version)
+
+
 def access_decisions(schedule: Schedule, spec: Specialization) -> tuple[Decision, ...]:
     """The width of each load, store and copy, with what limits it."""
     out: dict[Decision, None] = {}
-    for s in walk(schedule.body):
+    for s, where in placed(schedule.body):
         if isinstance(s, LoadGlobal):
             what, view, layout = "load of", s.view, s.target.layout
         elif isinstance(s, StoreGlobal):
@@ -72,9 +104,16 @@ def access_decisions(schedule: Schedule, spec: Specialization) -> tuple[Decision
             "bounds checked" if view.guarded else "always within bounds"
         )
         out[
-            Decision(stage="access", subject=f"{what} {view.tensor}", choice=choice, reason=reason, line=s.span.line)
+            Decision(
+                stage="access", subject=f"{what} {view.tensor}{_version(where)}", choice=choice, reason=reason,
+                line=s.span.line,
+            )
         ] = None
     return tuple(out)
+
+
+def _version(where: str) -> str:
+    return where if where.endswith(" masks") else ""
 
 
 def _width(view: GlobalView, layout: RegisterLayout, spec: Specialization) -> tuple[int, str]:

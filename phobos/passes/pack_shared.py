@@ -93,13 +93,23 @@ def _place(lives: dict[Buffer, tuple[int, int]]) -> tuple[dict[Buffer, int], int
     return offsets, total
 
 
+def _apart(offsets: dict[Buffer, int]) -> str:
+    """What is true of tiles that are kept apart within loops."""
+    if len(offsets) == 1:
+        return "one tile"
+    spans = sorted((o, o + b.bytes) for b, o in offsets.items())
+    if all(end <= start for (_, end), (start, _) in zip(spans, spans[1:])):
+        return "all tiles kept apart: no barrier for reuse of bytes"
+    return "tiles of one loop kept apart; others take the bytes of those that are dead"
+
+
 def run(schedule: Schedule, target: Target, dynshared: bool) -> Schedule:
     """Raises CompileError (PH0530) where the tiles do not fit."""
     apart, apart_bytes = _place(lifetimes(schedule.body, whole_loops=True))
     tight, tight_bytes = _place(lifetimes(schedule.body, whole_loops=False))
     limit = target.shared_per_block if dynshared else STATIC_SHARED_LIMIT
     if apart_bytes <= limit:
-        offsets, total, why = apart, apart_bytes, "tiles of one loop kept apart: no barrier for reuse of bytes"
+        offsets, total, why = apart, apart_bytes, _apart(apart)
     else:
         offsets, total, why = tight, tight_bytes, "tiles share bytes as soon as one is dead"
     if total > limit:

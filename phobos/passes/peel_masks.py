@@ -50,9 +50,14 @@ class _Bound:
     constant: int
 
     def plus(self, other: "_Bound", sign: int = 1) -> "_Bound":
-        return _Bound(
-            self.terms + tuple((s * sign, v) for s, v in other.terms), self.constant + sign * other.constant
-        )
+        terms = list(self.terms)
+        for s, v in other.terms:
+            opposite = (-s * sign, v)
+            if opposite in terms:
+                terms.remove(opposite)
+            else:
+                terms.append((s * sign, v))
+        return _Bound(tuple(terms), self.constant + sign * other.constant)
 
 
 class _Peeler(Rewriter):
@@ -81,7 +86,15 @@ class _Peeler(Rewriter):
         tests = self._tests(mask)
         if not tests:
             return self._decide(op, "in every iteration", "its condition does not compare positions with scalars")
-        self._decide(op, "skipped where the mask is true everywhere", "positions and scalars tell")
+        # A test without scalars has one answer for all tiles.
+        tests = [(fn, slack if (known := self._expanded(slack)).terms else known) for fn, slack in tests]
+        fixed = [slack.constant > 0 if fn == "lt" else slack.constant >= 0 for fn, slack in tests if not slack.terms]
+        if not all(fixed):
+            return self._decide(op, "in every iteration", "positions within the tile decide, which leave no tile whole")
+        if len(fixed) == len(tests):
+            self._decide(op, "left out", "it is true everywhere in every iteration")
+        else:
+            self._decide(op, "skipped where the mask is true everywhere", "positions and scalars tell")
         out: list[Op] = []
         condition = _all_true(tests, op.span, out)
         masked = Value(type=op.result.type, name=op.result.name, span=op.span)
@@ -97,9 +110,9 @@ class _Peeler(Rewriter):
         self.decisions.append(decision)
         return (op,)
 
-    def _tests(self, mask: Value) -> list[tuple[str, _Bound, _Bound]] | None:
-        """(fn, largest left, smallest right) of every comparison that the mask requires; None if it is something
-        else."""
+    def _tests(self, mask: Value) -> list[tuple[str, _Bound]] | None:
+        """Of every comparison that the mask requires whether it is "lt" or "le", and the smallest right side less the
+        largest left side; None if it is something else."""
         op = self._defs.get(mask)
         if isinstance(op, Broadcast):
             return self._tests(op.operand)
@@ -114,7 +127,22 @@ class _Peeler(Rewriter):
         high, low = self._interval(a), self._interval(b)
         if high is None or low is None:
             return None
-        return [(_SWAPPED.get(op.fn, op.fn), high[1], low[0])]
+        return [(_SWAPPED.get(op.fn, op.fn), low[0].plus(high[1], -1))]
+
+    def _expanded(self, bound: _Bound) -> _Bound:
+        """The bound with the terms of positions that are sums."""
+        out = _Bound((), bound.constant)
+        for sign, v in bound.terms:
+            op = self._defs.get(v)
+            if isinstance(op, Constant):
+                part = _Bound((), int(op.value))
+            elif isinstance(op, Compute) and op.fn in ("add", "sub") and v.dtype is DType.INDEX:
+                a, b = (self._expanded(_Bound(((1, x),), 0)) for x in op.args)
+                part = a.plus(b, 1 if op.fn == "add" else -1)
+            else:
+                part = _Bound(((1, v),), 0)
+            out = out.plus(part, sign)
+        return out
 
     def _interval(self, v: Value) -> tuple[_Bound, _Bound] | None:
         """(smallest, largest) value over the tile; None where it may wrap, which positions do not."""
@@ -147,13 +175,13 @@ class _Peeler(Rewriter):
         return found
 
 
-def _all_true(tests: list[tuple[str, _Bound, _Bound]], span: Span, out: list[Op]) -> Value:
+def _all_true(tests: list[tuple[str, _Bound]], span: Span, out: list[Op]) -> Value:
     """Scalar ops that test every comparison."""
 
     # Sums of user's integers may not fit 32 bits; positions do by their nature.
     wide = (
         DType.I64
-        if any(v.dtype is not DType.INDEX for _, *ends in tests for e in ends for _, v in e.terms)
+        if any(v.dtype is not DType.INDEX for _, slack in tests for _, v in slack.terms)
         else DType.INDEX
     )
 
@@ -175,9 +203,8 @@ def _all_true(tests: list[tuple[str, _Bound, _Bound]], span: Span, out: list[Op]
         return cast
 
     result: Value | None = None
-    for fn, high, low in tests:
+    for fn, difference in tests:
         # high < low, with everything variable on one side: sum(low) - sum(high) > constant
-        difference = low.plus(high, -1)
         total: Value | None = None
         for sign, v in difference.terms:
             x = index(v)

@@ -30,9 +30,11 @@ from phobos.passes import (
     place_barriers,
     placement,
     prove_bounds,
+    register_operands,
     simplify,
     stage_loads,
     transposed_loads,
+    without_effect,
 )
 from phobos.passes.facts import ScalarFacts
 from phobos.target import Target
@@ -155,15 +157,15 @@ def run(
         kernel, spec, facts, place, layouts, plans, threads, order, debug=debug, fast_math=fast_math
     )
     layout_decisions = describe.layout_decisions(layouts, reasons, place)
-    before = (
-        *describe.option_decisions(kernel), *order_decisions, *chosen.decisions, *algebra_decisions, *layout_decisions
-    )  # fmt: skip
+    products = describe.operand_decisions(schedule)
+    before = (*order_decisions, *chosen.decisions, *products, *algebra_decisions, *layout_decisions)
     schedule = replace(schedule, decisions=(*before, *schedule.decisions))
     observe("assign_storage", schedule)
     schedule = _stage_and_pack(schedule, kernel, target)
     observe("pack_shared", schedule)
     schedule = replace(schedule, decisions=(*schedule.decisions, *describe.access_decisions(schedule, spec)))
-    schedule = place_barriers.run(schedule)
+    idle = without_effect.run(chosen, schedule, target)
+    schedule = place_barriers.run(replace(schedule, decisions=(*idle, *schedule.decisions)))
     observe("place_barriers", schedule)
     return Lowered(kernel, schedule)
 
@@ -171,13 +173,15 @@ def run(
 def _stage_and_pack(schedule: Schedule, kernel: KernelIR, target: Target) -> Schedule:
     """Rings of as many stages as asked for or, by default, as bring enough bytes in flight and fit shared memory."""
 
+    asked = kernel.options.stages
+    schedule = replace(schedule, decisions=(*schedule.decisions, *register_operands.decisions(schedule)))
+
     def attempt(stages: int) -> Schedule:
-        staged = stage_loads.run(schedule, target, stages)
+        staged = stage_loads.run(schedule, target, stages, "the option stages = 1" if asked == 1 else "")
         if kernel.options.state != "shared":
             staged = hoist_operands.run(staged)
         return pack_shared.run(staged, target, kernel.dynshared)
 
-    asked = kernel.options.stages
     if asked != "auto":
         return attempt(int(asked))
     too_large = None

@@ -23,6 +23,7 @@ from phobos.ir.scheduled import (
     WhileStmt,
     walk,
 )
+from phobos.passes.describe import placed
 from phobos.passes.effects import PIPELINE, WRITE, Access, accesses, conflict
 
 State = frozenset[Access]
@@ -155,17 +156,26 @@ def run(schedule: Schedule) -> Schedule:
             barriers.discard(s)
     reasons = {s: _separated(schedule, barriers - {s}) for s in listed if s in barriers}
     body = _insert(schedule.body, barriers, reasons)
-    decisions = tuple(
+    return replace(schedule, body=body, decisions=(*schedule.decisions, *_decisions(body)))
+
+
+def _decisions(body: tuple[Stmt, ...]) -> tuple[Decision, ...]:
+    """The barriers by line; those of one line, loop and reason together."""
+    found = [(s, where) for s, where in placed(body) if isinstance(s, Barrier)]
+    counts: dict[tuple[int, str, tuple[str, ...]], int] = {}
+    for s, where in sorted(found, key=lambda x: (x[0].span.line, x[0].span.column)):
+        key = s.span.line, where, s.reasons
+        counts[key] = counts.get(key, 0) + 1
+    return tuple(
         Decision(
             stage="barrier",
-            subject="barrier",
+            subject=f"{f'{count} barriers' if count > 1 else 'barrier'}{where}",
             choice="block-wide, before what the line does here",
-            reason="; ".join(s.reasons[:3]) + ("; ..." if len(s.reasons) > 3 else ""),
-            line=s.span.line,
-        )  # fmt: skip
-        for s in sorted((s for s in walk(body) if isinstance(s, Barrier)), key=lambda s: (s.span.line, s.span.column))
+            reason="; ".join(reasons[:3]) + ("; ..." if len(reasons) > 3 else ""),
+            line=line,
+        )
+        for (line, where, reasons), count in counts.items()
     )
-    return replace(schedule, body=body, decisions=(*schedule.decisions, *decisions))
 
 
 def _insert(

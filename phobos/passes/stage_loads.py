@@ -50,6 +50,7 @@ from phobos.ir.scheduled import (
     StoreGlobal,
     StoreScalar,
     WhileStmt,
+    nested,
     walk,
 )
 from phobos.ir.storage import (
@@ -67,7 +68,7 @@ from phobos.ir.storage import (
     substitute,
 )
 from phobos.ir.types import DType
-from phobos.passes import prefetch, whole_tiles
+from phobos.passes import prefetch, register_operands, whole_tiles
 from phobos.passes.ring_stage import RingStage
 from phobos.source import Span
 from phobos.target import Target
@@ -108,14 +109,12 @@ def automatic_stages(schedule: Schedule, target: Target) -> int:
     return best
 
 
-def run(schedule: Schedule, target: Target, stages: int) -> Schedule:
-    """The schedule with rings of `stages` where loops qualify; 1 leaves every load where it is.
+def run(schedule: Schedule, target: Target, stages: int, why_one: str = "") -> Schedule:
+    """The schedule with rings of `stages` where loops qualify; 1 leaves every load where it is, `why_one` says why.
 
     Raises CompileError (PH0550) where a loop cannot keep the promise of its `@pipeline(n)`.
     """
-    if stages < 2 and not any(isinstance(s, ForStmt) and s.pipeline is not None for s in walk(schedule.body)):
-        return schedule
-    stager = _Stager(schedule, target, stages)
+    stager = _Stager(schedule, target, stages, why_one)
     body = stager.block(schedule.body)
     if stager.replaced:
         body = _rename(body, stager.replaced)
@@ -125,8 +124,8 @@ def run(schedule: Schedule, target: Target, stages: int) -> Schedule:
 
 
 class _Stager:
-    def __init__(self, schedule: Schedule, target: Target, stages: int):
-        self.schedule, self.target, self.stages = schedule, target, stages
+    def __init__(self, schedule: Schedule, target: Target, stages: int, why_one: str):
+        self.schedule, self.target, self.stages, self.why_one = schedule, target, stages, why_one
         self.names = set(schedule.names)
         self.replaced: dict[Buffer, Buffer] = {}
         self.decisions: list[Decision] = []
@@ -137,6 +136,8 @@ class _Stager:
             if isinstance(s, IfStmt):
                 out.append(replace(s, then=self.block(s.then), orelse=self.block(s.orelse)))
             elif isinstance(s, WhileStmt):
+                for load in (x for x in s.body if isinstance(x, GlobalToShared)):
+                    self._say(load, "plain, in its iteration", "which iteration of a `while` comes next is not known")
                 out.append(replace(s, body=self.block(s.body)))
             elif isinstance(s, ForStmt):
                 out.extend(self._loop(replace(s, body=self.block(s.body))))
@@ -146,12 +147,22 @@ class _Stager:
 
     def _loop(self, loop: ForStmt) -> list[Stmt]:
         stages = self.stages if loop.pipeline is None else loop.pipeline
-        if stages < 2:
-            return [loop]
         loads = [s for s in loop.body if isinstance(s, GlobalToShared)]
+        for load in _in_branches(loop):
+            self._say(load, "plain, in its iteration", "it is loaded in a branch")
+        if stages < 2:
+            why = self.why_one if loop.pipeline is None else f"`@pipeline({stages})`"
+            for load in loads if why else ():
+                self._say(load, "plain, in its iteration", why)
+            return [loop]
+        if loop.pipeline is not None:
+            for tile in register_operands.of_loop(loop):
+                raise _broken(loop, f"the tile of `{tile.tensor}` goes to registers: {tile.reason}", tile.span)
         if not loads or not any(isinstance(s, Contract) for s in loop.body):
             if loop.pipeline is not None:
                 raise _broken(loop, "it loads no tile that a product reads from shared memory", loop.span)
+            for load in loads:
+                self._say(load, "plain, in its iteration", "no product of the loop itself reads it")
             return [loop]
         if loop.pipeline is not None:
             for s in walk(loop.body):
@@ -402,6 +413,14 @@ def _broken(loop: ForStmt, reason: str, span: Span) -> CompileError:
             help="without `@pipeline` the loop runs as well as it can",
         )
     )
+
+
+def _in_branches(s: ForStmt | IfStmt) -> Iterator[GlobalToShared]:
+    """Loads in branches of the loop, not in inner loops."""
+    for inner in (x for block in nested(s) for x in block):
+        if isinstance(inner, IfStmt):
+            yield from (x for block in nested(inner) for x in block if isinstance(x, GlobalToShared))
+            yield from _in_branches(inner)
 
 
 def _scalars(loop: ForStmt) -> dict[str, Expr]:

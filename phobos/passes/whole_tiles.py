@@ -34,7 +34,7 @@ from phobos.ir.storage import Apply, Convert, Expr, Literal, ScalarRef, ScalarVa
 from phobos.ir.types import DType
 
 Axis = AtAxis | RangeAxis
-_NOTE = "no tile of the loop is cut off"
+NOTE = "no tile of the loop is cut off"
 
 
 def build(loop: ForStmt, views: Iterable[GlobalView], fresh: Callable[[str], str]) -> list[Stmt]:
@@ -75,7 +75,7 @@ def build(loop: ForStmt, views: Iterable[GlobalView], fresh: Callable[[str], str
     for test in tests[1:]:
         condition = Apply(DType.BOOL, "and", (condition, test))
     cut = replace(loop, note="with masks")
-    return [*origins, IfStmt(span=loop.span, condition=condition, then=(whole,), orelse=(cut,), note=_NOTE)]
+    return [*origins, IfStmt(span=loop.span, condition=condition, then=(whole,), orelse=(cut,), note=NOTE)]
 
 
 def _again(s: Stmt) -> Stmt:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from phobos.diagnostics import WARNING, CompileError, Diagnostic, LaunchError, nearest
@@ -90,11 +90,7 @@ class Compiled:
     @property
     def warnings(self) -> tuple[Diagnostic, ...]:
         """Warnings of the checker, of options without effect (PH0604), and of ptxas where the cubin exists."""
-        found = self._configured.warnings + tuple(
-            Diagnostic(code="PH0604", severity=WARNING, message=f"the option {d.subject} has no effect: {d.reason}")
-            for d in self.decisions
-            if d.stage == NO_EFFECT
-        )
+        found = self._configured.warnings + without_effect(self.decisions)
         if self._binary is not None:
             found += tuple(nvrtc.warning_diagnostics(self._binary, self.name))
         return found
@@ -227,6 +223,19 @@ class Compiled:
             "decisions": [d.to_json() for d in self.decisions],
             "warnings": [d.to_json() for d in self.warnings],
         }
+
+
+def without_effect(decisions: Iterable[Decision]) -> tuple[Diagnostic, ...]:
+    """PH0604: what the text asks for and the program does not follow."""
+    return tuple(
+        Diagnostic(
+            code="PH0604",
+            severity=WARNING,
+            message=f"{'' if d.subject[0] == '@' else 'the option '}{d.subject} has no effect: {d.reason}",
+        )
+        for d in decisions
+        if d.stage == NO_EFFECT
+    )
 
 
 def _assumptions(spec: Specialization) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from phobos.diagnostics import Diagnostic, LaunchError
+from phobos.diagnostics import CompileError, Diagnostic, LaunchError
 from phobos.runtime.binding import Call, overlapping, specialize
 from phobos.runtime.device import grid_of
 from phobos.runtime.pipeline import Configured, Frontend
@@ -27,6 +27,24 @@ def arrays(call: Call, backend: str) -> dict[str, np.ndarray]:
             )
         )
     return {name: view.host for name, view in call.views.items()}
+
+
+def without_effect(
+    frontend: Frontend, configured: Configured, call: Call, target: Target, *, debug: bool
+) -> tuple[Diagnostic, ...]:
+    """PH0604 for what the kernel asks for and its program does not follow. Nothing where it has no program: what runs
+    next says why, or is the reference, which needs none."""
+    from phobos.compiler import may_lack_effect
+    from phobos.runtime import compiled
+
+    if not may_lack_effect(frontend.ir(configured.request)):
+        return ()
+    try:
+        spec = specialize(configured.facts, call, configured.signs)
+        program = frontend.program(configured, spec, target, debug=debug, fast_math=False)
+    except CompileError:
+        return ()
+    return compiled.without_effect(program.decisions)
 
 
 def run_reference(

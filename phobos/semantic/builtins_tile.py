@@ -9,6 +9,7 @@ from phobos.semantic.builtins import ANY, all_values, axis_argument, builtin, dt
 from phobos.semantic.context import Context
 from phobos.semantic.entities import (
     POISON,
+    Binding,
     ConstVal,
     Entity,
     Nothing,
@@ -16,9 +17,11 @@ from phobos.semantic.entities import (
     Poison,
     Poly,
     TensorRef,
+    Variable,
     ViewRef,
     type_text,
 )
+from phobos.semantic.masks import Written
 from phobos.semantic.shapes import MAX_RANK, broadcast_shapes, shape_text, size
 from phobos.source import Span
 from phobos.syntax import ast
@@ -206,18 +209,29 @@ def _reduce(c: Context, node: ast.Call, kind: str, axis_of) -> Entity:
         t = _wide_sum(c, t, node.span)
     axis = axis_of(len(t.shape))
     dtype = DType.I32 if kind in ("argmax", "argmin") else t.dtype
-    return emit_reduce(c, t, kind, axis, dtype, node, c.text(arg) if isinstance(arg, ast.Name) else "x")
+    return emit_reduce(c, t, kind, axis, dtype, node, _written(c, arg))
+
+
+def _written(c: Context, arg: ast.Expr, neutral: str | None = None) -> Written:
+    """How the text writes an operand, for the fix of a warning about masked positions."""
+    text = " ".join(c.text(arg).split())
+    base = f"{arg.id}_inside" if isinstance(arg, ast.Name) else "inside"
+    loaded = isinstance(arg, ast.Subscript) and isinstance(arg.base, ast.Name) and (
+        isinstance(found := c.scope.find(arg.base.id), Binding) and isinstance(found.entity, TensorRef)
+    )  # fmt: skip
+    assignable = isinstance(arg, ast.Name) and isinstance(c.scope.find(arg.id), Variable)
+    return Written(text, assignable, loaded, c.scope.free(base), neutral)
 
 
 def emit_reduce(
-    c: Context, t: Value, kind: str, axis: int | None, dtype: DType, node: ast.Call, name: str, **custom
+    c: Context, t: Value, kind: str, axis: int | None, dtype: DType, node: ast.Call, written: Written, **custom
 ) -> Value:
     type: TileType | ScalarType = ScalarType(dtype)
     if axis is not None:
         type = TileType(dtype, tuple(1 if i == axis else n for i, n in enumerate(t.shape)))
     result = c.value(type, node.function.id, node.span)
     c.emit(Reduce(result=result, operand=t, kind=kind, axis=axis, span=node.span, **custom))
-    c.masks.reduce(kind, t, axis, result, node.span, name)
+    c.masks.reduce(kind, t, axis, result, node.span, written)
     return result
 
 
@@ -293,8 +307,8 @@ def _custom_reduce(c: Context, node: ast.Call) -> Entity:
     combine = inline.combine(c, node, c.functions[function.id], params)
     if isinstance(combine, Poison):
         return combine
-    name = c.text(node.args[0]) if isinstance(node.args[0], ast.Name) else "x"
-    return emit_reduce(c, t, "custom", axis, t.dtype, node, name, combine=combine, init=start)
+    written = _written(c, node.args[0], c.text(node.args[3]))
+    return emit_reduce(c, t, "custom", axis, t.dtype, node, written, combine=combine, init=start)
 
 
 # --- contraction -----------------------------------------------------------------------------
@@ -348,7 +362,8 @@ def _dot(transpose_b: bool):
         if a.dtype is DType.F32 and c.tensorcore is not None:
             kinds = (c.tensorcore.kind,) if c.tensorcore.require else (c.tensorcore.kind, "ieee")
         c.emit(Dot(result=result, a=a, b=b, transpose_b=transpose_b, kinds=kinds, span=node.span))
-        c.masks.dot(a, b, transpose_b, result, node.span)
+        written = (_written(c, node.args[0]), _written(c, node.args[1]))
+        c.masks.dot(a, b, transpose_b, result, node.span, written)
         return result
 
     builtin("dot_t(a, b)" if transpose_b else "dot(a, b)", 2)(handler)

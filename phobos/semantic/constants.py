@@ -273,7 +273,8 @@ def convert_implicit(const: ConstVal, dtype: DType, *, narrow: bool = False) -> 
                 codes.IMPLICIT_CONVERSION, f"the float {text} does not become `{dtype}` by itself", f"`{dtype}({text})`"
             )
         if not literal_fits(const.value, dtype):
-            help = f"write `{'-' if const.value < 0 else ''}inf`" if dtype.is_float else None
+            largest = "448.0" if dtype is DType.F8E4M3 else "inf"  # the type has no infinity
+            help = f"write `{'-' if const.value < 0 else ''}{largest}`" if dtype.is_float else None
             raise FoldError(codes.LITERAL_OVERFLOW, f"{text} does not fit `{dtype}`", help)
     elif not widens(const.dtype, dtype):
         allowed = narrow and narrows(const.dtype, dtype)

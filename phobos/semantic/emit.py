@@ -236,7 +236,7 @@ def materialize(
             codes.IOTA_SHAPE,
             f"the extent of iota({axis}) is not given by its statement",
             poly.span,
-            help=f"give it the extent of the tile that it meets: `iota({axis}, n)`",
+            help=f"give it the extent of the tile that it meets: `iota({axis}, {c.scope.free('EXTENT')})`",
         )
     return poly.build(full)
 

@@ -9,10 +9,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from phobos.ir.tile import Value
+from phobos.ir.types import DType
 from phobos.semantic import codes
 from phobos.semantic.entities import Origin
 from phobos.semantic.report import Reporter
 from phobos.source import Span
+
+
+@dataclass(frozen=True)
+class Written:
+    """How the text writes the operand of a reduction: `assignable` for a `var`, `loaded` for a slice of a tensor that
+    stands there and may get a fill. `free`: a name that is not taken. `neutral`: what a reduction of the user's own
+    begins with."""
+
+    text: str
+    assignable: bool
+    loaded: bool
+    free: str
+    neutral: str | None = None
 
 
 @dataclass(frozen=True)
@@ -34,7 +48,6 @@ State = dict[int, dict[Origin, Fill]]
 _KEEPS_ZERO = frozenset("neg abs sqrt sin tanh floor ceil round erf gelu".split())
 _NO_STATE = frozenset("eq ne lt le gt ge and or not isnan where".split())
 _SYMBOL = {"add": "+", "sub": "-", "mul": "*", "div": "/", "mod": "%"}
-_NEUTRAL = {"max": "-inf", "min": "inf", "prod": "1", "argmax": "-inf", "argmin": "inf", "sum": "0.0"}
 
 
 class MaskTable:
@@ -99,21 +112,24 @@ class MaskTable:
                 return f
         return Fill(fn, span)
 
-    def reduce(self, kind: str, operand: Value, axis: int | None, result: Value, span: Span, name: str) -> None:
-        """Warns where the reduction of `operand` along `axis` (None: all) meets masked positions of a wrong value.
-        `name` is how the user's text calls the operand."""
+    def reduce(
+        self, kind: str, operand: Value, axis: int | None, result: Value, span: Span, written: Written
+    ) -> None:
+        """Warns where the reduction of `operand` along `axis` (None: all) meets masked positions of a wrong value."""
         state = self.of(operand)
         rank = len(operand.shape)
         axes = range(rank) if axis is None else [axis]
         for a in axes:
             for origin, fill in state.get(a - rank, {}).items():
-                if kind in ("sum", "custom") and not fill.dirty:
+                if (kind in ("sum", "custom") or kind == "max" and not operand.dtype.is_signed) and not fill.dirty:
                     continue
-                self._warn(kind, operand, a, origin, fill, span, name)
+                self._warn(kind, operand, a, origin, fill, span, written)
         if axis is not None:
             self.set_state(result, {k: v for k, v in state.items() if k != axis - rank})
 
-    def dot(self, a: Value, b: Value, transpose_b: bool, result: Value, span: Span) -> None:
+    def dot(
+        self, a: Value, b: Value, transpose_b: bool, result: Value, span: Span, written: tuple[Written, Written]
+    ) -> None:
         rows = self.of(a).get(-2, {})
         columns = self.of(b).get(-2 if transpose_b else -1, {})
         self.set_state(result, {-2: dict(rows), -1: dict(columns)})
@@ -122,18 +138,15 @@ class MaskTable:
             fills = [f for f in (ka.get(origin), kb.get(origin)) if f is not None]
             if all(f.dirty for f in fills):
                 operand, axis = (a, 1) if origin in ka else (b, 1 if transpose_b else 0)
-                self._warn("sum", operand, axis, origin, fills[0], span, operand.name)
+                self._warn("sum", operand, axis, origin, fills[0], span, written[0 if operand is a else 1])
 
-    def _warn(self, kind: str, operand: Value, axis: int, origin: Origin, fill: Fill, span: Span, name: str) -> None:
+    def _warn(
+        self, kind: str, operand: Value, axis: int, origin: Origin, fill: Fill, span: Span, written: Written
+    ) -> None:
         if (origin, axis) in self._warned:
             return
         self._warned.add((origin, axis))
         rest = origin.dim if origin.start_text in ("0", "") else f"{origin.dim} - {origin.start_text}"
-        neutral = _NEUTRAL.get(kind, "0.0")
-        if operand.dtype.is_integer and neutral in ("0.0", "1"):
-            neutral = neutral[0]
-        elif operand.dtype.is_integer:
-            neutral = "the smallest value" if neutral == "-inf" else "the largest value"
         axis_text = "row" if axis == len(operand.shape) - 2 else "column" if len(operand.shape) >= 2 else "element"
         where = fill.span if fill.dirty and fill.span is not None else span
         what = f"`{_SYMBOL.get(fill.by or '', fill.by)}`" if fill.dirty else f"a {kind} reduction"
@@ -150,5 +163,37 @@ class MaskTable:
             message,
             where,
             notes=tuple(notes),
-            help=f"add the line: {name} = where(iota({axis}) < {rest}, {name}, {neutral})",
+            help=_fix(written, f"iota({axis}) < {rest}", written.neutral or _neutral(kind, operand.dtype), fill),
         )
+
+
+def _fix(written: Written, inside: str, neutral: str, fill: Fill) -> str:
+    """What to write instead, to be pasted."""
+    if written.loaded and not fill.dirty:
+        return f"name the fill: `{written.text} else {neutral}`"
+    masked = f"where({inside}, {written.text}, {neutral})"
+    if written.assignable:
+        return f"add the line: {written.text} = {masked}"
+    return f"add the line `let {written.free} = {masked}`, and take `{written.free}` for `{written.text}` here"
+
+
+def _neutral(kind: str, dtype: DType) -> str:
+    """The literal of what a reduction ignores."""
+    if kind in ("max", "argmax"):
+        return _end(dtype, low=True)
+    if kind in ("min", "argmin"):
+        return _end(dtype, low=False)
+    one = "1" if kind == "prod" else "0"
+    return f"{one}.0" if dtype.is_float else one
+
+
+def _end(dtype: DType, *, low: bool) -> str:
+    """The smallest or the largest value of a type."""
+    if dtype is DType.F8E4M3:  # has no infinity
+        return "-448.0" if low else "448.0"
+    if dtype.is_float:
+        return "-inf" if low else "inf"
+    if not dtype.is_signed:
+        return "0" if low else str(2 ** (8 * dtype.bytes) - 1)
+    bits = 32 if dtype is DType.INDEX else 8 * dtype.bytes  # positions may be counted in 32
+    return str(-(2 ** (bits - 1)) if low else 2 ** (bits - 1) - 1)

@@ -23,6 +23,14 @@ class Scope:
             scope = scope.parent
         return None
 
+    def free(self, base: str) -> str:
+        """A name like `base` that nothing visible has."""
+        name, number = base, 1
+        while self.find(name) is not None:
+            number += 1
+            name = f"{base}{number}"
+        return name
+
     def visible(self) -> list[str]:
         out: list[str] = []
         scope: Scope | None = self

@@ -10,7 +10,7 @@ from phobos.semantic import codes, emit, expressions
 from phobos.semantic.affine import Affine
 from phobos.semantic.constants import FoldError, convert_implicit
 from phobos.semantic.context import Context, SpanUse
-from phobos.semantic.dtypes import literal_fits
+from phobos.semantic.dtypes import literal_fits, saturate
 from phobos.semantic.entities import (
     POISON,
     ConstVal,
@@ -292,7 +292,16 @@ def _fill(c: Context, param: TensorParam, node: ast.Subscript) -> int | float | 
     try:
         return convert_implicit(found, param.type.dtype, narrow=True).value
     except FoldError as error:
-        return c.error(error.code, str(error), node.fill.span, help=error.help)
+        return c.error(error.code, str(error), node.fill.span, help=_fill_help(found.value, param.type.dtype, error))
+
+
+def _fill_help(value: int | float | bool, dtype: DType, error: FoldError) -> str | None:
+    """What to write for a fill of another type: a literal, since conversions are none."""
+    if dtype is DType.BOOL:
+        return "leave the fill out: masked elements of a `bool` are `false`"
+    if dtype.is_integer:
+        return f"write `{saturate(value, dtype)}`"
+    return error.help
 
 
 def _sub_view(c: Context, ref: ViewRef, node: ast.Subscript) -> ViewRef | Poison | None:

@@ -124,7 +124,8 @@ def choose(
     blocks, waves = "block" if e.blocks == 1 else "blocks", "wave" if e.waves == 1 else "waves"
     reason = (
         f"cost model, best of {len(possible)}: {e.blocks} {blocks} in {e.waves} {waves} of "
-        f"{e.blocks_per_sm} an SM, about {e.registers} registers, {e.shared_bytes} bytes of operands in shared memory"
+        f"{e.blocks_per_sm} an SM, about {e.registers} registers, "
+        f"about {e.shared_bytes} bytes of shared memory with one stage of operands"
         + (f"; {', '.join(unknown)} taken as {UNKNOWN_DIM}" if unknown else "")
         + "".join(f"; {name} is an extent of the arguments, and none was given" for name in shapes)
         + _out(reasons)

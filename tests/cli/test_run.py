@@ -89,7 +89,19 @@ def test_a_wrong_result_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(command, "run_reference", disturbed)
     result = run("saxpy_fp32.ph", "--dim", "N=100", "--set", "BN=256")
     assert result.exit_code == 1 and "WRONG" in result.stdout
+    assert "Y against the float64 reference: WRONG, rel L2" in result.stdout
     assert run("saxpy_fp32.ph", "--dim", "N=100", "--set", "BN=256", "--no-check").exit_code == 0
+
+
+def test_what_is_not_finite_is_said_before_the_norms_of_the_rest(tmp_path: Path) -> None:
+    path = tmp_path / "large.ph"
+    path.write_text(
+        "kernel large(X: tensor<f32>[N], Y: tensor<f16>[N]) {\n  Y[0 :+ 8] = where(iota(0) < 2, 1.0e6, X[0 :+ 8])\n}\n"
+    )
+    result = run(str(path), "--dim", "N=8")
+    (line,) = [line for line in result.stdout.splitlines() if "WRONG" in line]
+    assert result.exit_code == 1
+    assert "WRONG, 2 elements are not finite or unwritten in one and not in the other, the rest rel L2" in line
 
 
 def test_unwritten_elements_are_counted(tmp_path: Path) -> None:

@@ -42,6 +42,20 @@ FEEDS = {
     "stored as f16": ("acc += exp(x)", {"y": "f16", "result": "f16(acc)"}),
     "a factor in a loop, stored as f16": ("acc = acc * exp(x[:, 0 :+ 1]) + x", {"y": "f16", "result": "f16(acc)"}),
     "a product that rounds": ("acc += dot(exp(x), W[kt :+ 16, :])", {"w": "f32", "attribute": "@tensorcore(f16)"}),
+    "transposed": ("acc += dot(f16(transpose(exp(x))), W[kt :+ 16, :])", {}),
+    "reshaped": ("acc += dot(f16(reshape(reshape(exp(x), 1, 256), 16, 16)), W[kt :+ 16, :])", {}),
+    "broadcast": ("acc += dot(f16(broadcast(exp(x[:, 0 :+ 1]), 16, 16)), W[kt :+ 16, :])", {}),
+    "sliced": ("acc += dot(f16(cat(exp(x)[:, 8 :+ 8], x[:, 0 :+ 8], 1)), W[kt :+ 16, :])", {}),
+    "inserted": ("var y = x; y[0 :+ 8, :] = exp(x[0 :+ 8, :]); acc += dot(f16(y), W[kt :+ 16, :])", {}),
+    "in a branch": ("var y = x; if kt > 32 { y = exp(x) }; acc += dot(f16(y), W[kt :+ 16, :])", {}),
+    "in another loop": (
+        "var y = x; var n = 0; while n < 3 { n += 1; y = exp(y); if n > c { break } }\n"
+        "acc += dot(f16(y), W[kt :+ 16, :])",
+        {},
+    ),
+    "a factor per column, carried": (
+        "acc = transpose(exp(x[0 :+ 1, :])) * acc + dot(f16(acc), W[kt :+ 16, :])", {},
+    ),
     "a product that rounds to bf16": (
         "acc += dot(exp(x), W[kt :+ 16, :])",
         {"w": "f32", "attribute": "@tensorcore(bf16)"},
@@ -55,21 +69,33 @@ def test_it_marks(name: str) -> None:
     assert approximate(body, **options) == [True]
 
 
-KEEPS = {
-    "stored as f32": ("acc += exp(x)", {}),
-    "an IEEE product": ("acc += dot(exp(x), W[kt :+ 16, :])", {"w": "f32"}),
-    "a product in tf32": ("acc += dot(exp(x), W[kt :+ 16, :])", {"w": "f32", "attribute": "@tensorcore(tf32)"}),
-    "compared": ("acc += dot(f16(where(exp(x) > 2.0, 1.0, 0.0)), W[kt :+ 16, :])", {}),
-    "summed first": ("acc += dot(f16(x), W[kt :+ 16, :]) * rowsum(exp(x))", {}),
-    "cast to an integer": ("acc += f32(i32(exp(x)))", {}),
-    "cast to f64": ("acc += f32(f64(exp(x)))", {}),
-}
+NONE = "no f16 or bf16 result depends on it"
+KEEPS = {  # body, options, and why
+    "stored as f32": ("acc += exp(x)", {}, NONE),
+    "an IEEE product": ("acc += dot(exp(x), W[kt :+ 16, :])", {"w": "f32"}, NONE),
+    "a product in tf32": ("acc += dot(exp(x), W[kt :+ 16, :])", {"w": "f32", "attribute": "@tensorcore(tf32)"}, NONE),
+    "a product, then rounded": (
+        "acc += dot(exp(x), W[kt :+ 16, :])", {"w": "f32", "y": "f16", "result": "f16(acc)"}, "the product in line 7",
+    ),
+    "compared": ("acc += dot(f16(where(exp(x) > 2.0, 1.0, 0.0)), W[kt :+ 16, :])", {}, "`gt` in line 7"),
+    "summed first": ("acc += dot(f16(x), W[kt :+ 16, :]) * rowsum(exp(x))", {}, NONE),
+    "summed, then rounded": ("acc += dot(f16(x * rowsum(exp(x))), W[kt :+ 16, :])", {}, "the reduction in line 7"),
+    "summed down, then rounded": ("acc += dot(f16(cumsum(exp(x))), W[kt :+ 16, :])", {}, "the prefix sum in line 7"),
+    "another function": ("acc += dot(f16(log(transpose(exp(x)))), W[kt :+ 16, :])", {}, "`log` in line 7"),
+    "cast to an integer": ("acc += f32(i32(exp(x)))", {}, NONE),
+    "an integer, then rounded": ("acc += f32(f16(i32(exp(x))))", {}, "the conversion to i32 in line 7"),
+    "cast to f64": ("acc += f32(f64(exp(x)))", {}, NONE),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", KEEPS)
 def test_it_leaves(name: str) -> None:
-    body, options = KEEPS[name]
+    body, options, why = KEEPS[name]
     assert approximate(body, **options) == [False]
+    asked = {"x": "f32", "w": "f16", "y": "f32", "result": "acc", "attribute": "", **options}
+    made = run_passes(TEXT.format(body=body, **asked), **OFF)
+    (reason,) = [d.reason for d in made.decisions if d.choice == "IEEE"]
+    assert reason == why or f"only through {why}" in reason and "rounded to 16 bits in line" in reason
 
 
 def test_other_types_are_left() -> None:

@@ -115,6 +115,54 @@ def test_no_way_to_compute() -> None:
     assert "require" in (d.help or "")
 
 
+REQUIRE = "@tensorcore({}require) @options(matmul = {})"
+REFUSED = {  # attribute, dtype, k: what is said of fma; without what it is computed, and by what
+    "too short": (REQUIRE.format("", "auto"), "f16", 8, "does not use", "`require`", "fma"),
+    "bf16": (REQUIRE.format("bf16, ", "auto"), "bf16", 5, "does not use", "`require`", "fma"),
+    "8-bit": (REQUIRE.format("", "auto"), "i8", 16, "does not use", "`require`", "fma"),
+    "no path": (REQUIRE.format("", "auto"), "f64", 16, "does not use", "`require`", "fma"),
+    "8-bit floats": (REQUIRE.format("", "auto"), "f8e4m3", 32, "does not use", "`require`", "fma"),
+    "multiply-adds": (REQUIRE.format("", "fma"), "f16", 16, "does not use", "`matmul = fma`", "mma"),
+    "both": (
+        REQUIRE.format("", "wmma"), "f32", 5, "unrounded",
+        "`matmul = wmma` and `require`", "fma in IEEE f32",
+    ),
+    "f32": (
+        REQUIRE.format("tf32, ", "auto"), "f32", 5, "unrounded", "`require`", "fma in IEEE f32",
+    ),
+    "not built": ("@options(matmul = wgmma)", "f16", 16, "excludes it", "`matmul = wgmma`", "mma"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_required_tensor_cores_and_the_way_out(case: str) -> None:
+    """`require` holds for operands of every dtype, and the help is what really works."""
+    attribute, dtype, k, fma, without, by = REFUSED[case]
+    acc = {"f64": "f64", "i8": "i32"}.get(dtype, "f32")
+    with pytest.raises(CompileError) as caught:
+        kinds(gemm(attribute, dtype, k=k, acc=acc))
+    (d,) = caught.value.diagnostics
+    assert d.code == "PH0510" and d.help == f"without {without} it is computed by {by}"
+    assert {n.split(":")[0] for n in d.notes} == {"mma", "wmma", "fma", "wgmma"}
+    assert fma in next(n for n in d.notes if n.startswith("fma"))
+    assert ("not " + dtype in str(d.notes)) == (dtype in ("f64", "f8e4m3", "i8"))
+    assert d.notes[0] == "wgmma: not built in this version" or case != "not built"
+
+
+def test_required_tensor_cores_that_there_are() -> None:
+    for dtype in ("f16", "bf16", "f32"):
+        assert kinds(gemm(REQUIRE.format("", "auto"), dtype))[1] == "mma"
+
+
+@pytest.mark.parametrize("dtype, others", [("f16", ("wmma", "fma")), ("f32", ("mma", "wmma"))])
+def test_report_says_of_every_other_path_why_not(dtype: str, others: tuple[str, ...]) -> None:
+    chosen = pipeline.choose(gemm("", dtype), get_target("sm_90a"), Specialization())
+    (d,) = [d for d in chosen.decisions if d.stage == "contraction"]
+    assert [room for room, _ in d.rejected] == [*others, "wgmma"]
+    tried = "mma is tried first and takes it" if dtype == "f16" else "f32 operands stay unrounded without @tensorcore"
+    assert {reason for room, reason in d.rejected if room != "wgmma"} == {tried}
+
+
 def test_report_says_what_was_not_taken_and_why() -> None:
     chosen = pipeline.choose(gemm("@tensorcore", k=5), get_target("sm_90a"), Specialization())
     d = next(d for d in chosen.decisions if d.stage == "contraction")

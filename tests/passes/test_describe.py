@@ -67,6 +67,55 @@ def test_unaligned_tensors_are_named() -> None:
             assert choice.startswith(("2 ", "4 ")) and reason, subject
 
 
+def example(name: str, **config: int) -> Compiled:
+    return phobos.load(str(resources.examples_dir() / f"{name}.ph")).compile(arch="sm_90a", config=config)
+
+
+def test_no_two_lines_of_the_report_are_alike() -> None:
+    """Loops in two versions, and several barriers of one line, are told apart."""
+    for compiled in (example("gemm_fp16", BM=128, BN=128, BK=32), example("kda_fp32"), example("flash_attention_fp16")):
+        for stage in ("access", "barrier", "staging"):
+            found = [(d.subject, d.line, d.choice, d.reason) for d in compiled.decisions if d.stage == stage]
+            assert len(found) == len(set(found)), stage
+    barriers = [d.subject for d in example("gemm_fp16").decisions if d.stage == "barrier"]
+    assert {"barrier in the loop over k without masks", "barrier in the loop over k with masks"} <= set(barriers)
+
+
+def test_shared_memory_says_whether_bytes_are_used_again() -> None:
+    def reason(text: str) -> str:
+        (found,) = [d for d in phobos.jit(text).compile(arch="sm_80").decisions if d.stage == "shared"]
+        return found.reason.partition(": ")[0]
+
+    assert reason(GEMM) == "tiles of one loop kept apart; others take the bytes of those that are dead"
+    assert reason(GEMM.replace("C: tensor<f16>", "C: tensor<f32>")) == "all tiles kept apart"
+    turned = "kernel k(X: tensor<f32>[N], Y: tensor<f32>[N]) {\n  Y[0 :+ 64] = cumsum(X[0 :+ 64])\n}\n"
+    assert reason(turned) == "one tile"
+
+
+def test_a_left_operand_in_registers_is_said_to_be_there() -> None:
+    text = """@launch(128)
+    kernel k(A: tensor<f16>[N, 64], B: tensor<f16>[N, 64], C: tensor<f32>[64, 64]) {{
+      var acc: tile<f32>[64, 64] = 0.0
+      for t in range(0, N, 64) {{
+        let s = dot_t(A[0 :+ 64, :], B[t :+ 64, :])
+        let p = f16({} * rowmax(s))
+        acc += dot(p, B[t :+ 64, :])
+      }}
+      C[:, :] = acc
+    }}
+    """
+    for p, choice in (("s", "stays in registers"), ("f32(A[t :+ 64, :])", "through shared memory")):
+        compiled = phobos.jit(text.format(p)).compile(arch="sm_80")
+        (found,) = [d for d in compiled.decisions if d.stage == "operand"]
+        assert found.choice == choice and (" p_s [" in compiled.report) == (choice != "stays in registers")
+        assert "if its rows" not in compiled.report
+
+
+def test_a_layout_that_lines_up_names_the_line() -> None:
+    rows = decisions(phobos.jit(ROWS.format(type="f32", start="0")).compile(arch="sm_80"), "layout")
+    assert "`div` of line 4, which" in rows["rowsum: tile<f32>[4, 1]"][1]
+
+
 def test_every_barrier_is_listed_with_what_it_separates() -> None:
     kernel = phobos.load(str(resources.examples_dir() / "flash_attention_fp32.ph"))
     c = kernel.compile(arch="sm_90a", config={"BR": 16, "BC": 16})

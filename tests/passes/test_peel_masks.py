@@ -143,3 +143,31 @@ def test_it_can_be_switched_off() -> None:
     result = run_passes(text_of("iota(1) < N - kt"), **OFF)
     assert not peeled(result.after)
     assert result.choice("peel_masks") == ("off", "the option peel = off")
+
+
+FIXED = {  # masks of positions within the tile alone, and what happens to them
+    "iota(1) + kt <= iota(0) + kt": "in every iteration",
+    "iota(0) >= iota(1)": "in every iteration",
+    "iota(1) < 3 && iota(1) < to - kt": "in every iteration",
+    "kt + iota(1) < kt": "in every iteration",
+    "iota(1) < 16": "left out",
+    "row + iota(0) < row + 8 && iota(1) <= 15": "left out",
+    "iota(1) < 16 && iota(1) < to - kt": "skipped where the mask is true everywhere",
+}
+
+
+@pytest.mark.parametrize("mask", FIXED)
+def test_what_is_said_is_done(mask: str) -> None:
+    """A test that has one answer for every tile is no branch in the kernel, so none is claimed."""
+    result = run_passes(text_of(mask), **ALONE)
+    choice, reason = result.choice("mask of y")
+    selects = [op for op in kernel_ops(result.after) if isinstance(op, Compute) and op.fn == "where"]
+    assert choice == FIXED[mask]
+    assert bool(peeled(result.after)) == choice.startswith("skipped") and bool(selects) == (choice != "left out")
+    assert choice != "in every iteration" or "positions within the tile decide" in reason
+    np.testing.assert_array_equal(outputs(result.after, (5, 40)), outputs(result.before, (5, 40)))
+
+
+def test_a_triangle_within_a_tile_selects_in_every_iteration() -> None:
+    result = run_passes(TEXT.replace("MASKED", "tril(x)"), **ALONE)
+    assert not peeled(result.after) and result.choice("mask of y")[0] == "in every iteration"

@@ -11,6 +11,7 @@ import phobos
 
 TEXT = """
 @dynshared
+@tensorcore
 @launch(64)
 @options({options})
 kernel g(A: tensor<{dtype}>[M, K], B: tensor<f16>[K, N], C: tensor<f32>[M, N]) {{
@@ -66,7 +67,15 @@ BROKEN = {
     "no product": ("@pipeline(2)", "acc += f32(A[row :+ 32, k :+ 32])", "f16", "sm_80", "no tile that a product reads"),
     "converted": (
         "@pipeline(3)", PRODUCT.replace("A[row :+ 32, k :+ 16]", "f16(A[row :+ 32, k :+ 16])"), "f32", "sm_80",
-        "`A` goes to registers in its iteration",
+        "`A` goes to registers: the text converts `A` to f16",
+    ),
+    "converted and rounded back": (
+        "@pipeline(2)", PRODUCT.replace("A[row :+ 32, k :+ 16]", "f32(A[row :+ 32, k :+ 16])"), "f16", "sm_80",
+        "`A` goes to registers: the text converts `A` to f32, and the product stores it as f16 again",
+    ),
+    "computed": (
+        "@pipeline(2)", PRODUCT.replace("A[row :+ 32, k :+ 16]", "f16(2.0 * f32(A[row :+ 32, k :+ 16]))"), "f16",
+        "sm_80", "`A` goes to registers: the product reads what is computed from `A`",
     ),
     "filled": (
         "@pipeline(3)", PRODUCT.replace("k :+ 16],", "k :+ 16] else 1.0,", 1), "f16", "sm_80", "become 1",
@@ -102,6 +111,31 @@ def test_a_broken_promise(name: str) -> None:
     assert any(reason in note for note in found.notes), found.notes
     assert found.span is not None
     phobos.jit(text("@pipeline(1)", body, dtype)).compile(arch=arch)  # nothing is promised
+
+
+def staging(body: str, options: str = "matmul = auto", dtype: str = "f16") -> dict[str, tuple[str, str]]:
+    compiled = phobos.jit(text("", body, dtype, options)).compile(arch="sm_80")
+    return {d.subject.partition(" from ")[2]: (d.choice, d.reason) for d in compiled.decisions if d.stage == "staging"}
+
+
+PLAIN = ("plain, in its iteration", "through registers, in its iteration")
+
+
+@pytest.mark.parametrize(
+    "body, options, dtype, choice, reason",
+    [
+        (PRODUCT.replace("A[", "f32(A[").replace("16],", "16]),", 1), "matmul = auto", "f16", PLAIN[1], "as f16 again"),
+        (PRODUCT.replace("A[", "f16(A[").replace("16],", "16]),", 1), "matmul = auto", "f32", PLAIN[1], "`A` to f16"),
+        (PRODUCT.replace("A[", "f16(A[").replace("16],", "16] * 2),", 1), "matmul = auto", "f32", PLAIN[1], "computed"),
+        (PRODUCT, "stages = 1", "f16", PLAIN[0], "the option stages = 1"),
+        (f"if k > 16 {{ {PRODUCT} }}", "matmul = auto", "f16", PLAIN[0], "it is loaded in a branch"),
+    ],
+)
+def test_a_tile_that_is_not_copied_ahead_has_its_reason(
+    body: str, options: str, dtype: str, choice: str, reason: str
+) -> None:
+    found = staging(body, options, dtype)["A"]
+    assert found[0] == choice and reason in found[1]
 
 
 def test_two_stages_through_registers() -> None:

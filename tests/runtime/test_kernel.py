@@ -41,6 +41,13 @@ def test_jit_takes_text_only() -> None:
     assert codes(info) == ["PH0608"]
 
 
+def test_jit_of_a_path_points_to_load() -> None:
+    for path in ("gemm.ph", "some/folder/gemm.ph\n"):
+        with pytest.raises(phobos.CompileError, match="is the name of a file") as info:
+            phobos.jit(path)
+        assert codes(info) == ["PH0608"] and info.value.diagnostics[0].help == "for a file use phobos.load(path)"
+
+
 def test_picking_a_kernel(tmp_path: Path) -> None:
     path = tmp_path / "two.ph"
     path.write_text(SAXPY + COPY)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from semantic.support import execute, expect_body, ir, ops
+from semantic.support import execute, expect_body, failures, ir, ops
 
 from phobos.ir.tile import Broadcast, Compute, Iota, Reshape, Store
 
@@ -139,3 +139,9 @@ def test_messages_show_both_shapes() -> None:
     (found,) = expect_body("var x: tile<f32>[8, 16] = 0.0\nx = rowsum(x)", "PH0216")
     assert "tile<f32>[8, 16]" in found.message and "tile<f32>[8, 1]" in found.message
     assert found.help == "`broadcast(x, 8, 16)`"
+
+
+def test_the_extent_that_an_iota_lacks_has_no_name_of_the_kernel() -> None:
+    head = "@grid(1)\nkernel k(X: tensor<i32>[N], n: i32, EXTENT: i32) {\n"
+    (found,) = failures(head + "let i = iota(0)\nX[0 :+ 4] = i\n}")
+    assert found.code == "PH0225" and found.help is not None and "`iota(0, EXTENT2)`" in found.help

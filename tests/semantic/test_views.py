@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from semantic.support import check, execute, expect_body, ir, ops
+from semantic.support import check, execute, expect_body, failures, ir, ops
 
 from phobos.ir.tile import AtIndex, AxisGather, AxisRange, Extract, Gather, Insert, Load, Store
 
@@ -191,3 +191,22 @@ def test_too_many_axes_for_a_tile() -> None:
 def test_help_shows_the_missing_subscripts() -> None:
     (found,) = expect_body("print(A[n])", "PH0222")
     assert found.help == "`A[n, :]`"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "fill", "written"),
+    [
+        ("i32", "-inf", "-2147483648"), ("i32", "inf", "2147483647"), ("i8", "1.5", "1"), ("u8", "-inf", "0"),
+        ("u8", "300", "255"), ("i64", "nan", "0"), ("f8e4m3", "-inf", "-448.0"), ("f16", "1.0e9", "inf"),
+        ("bool", "1", None),
+    ],
+)  # fmt: skip
+def test_the_help_for_a_fill_is_a_literal(dtype: str, fill: str, written: str | None) -> None:
+    """A conversion is none, so the help names a literal that parses."""
+    text = "@grid(1)\nkernel k(X: tensor<{}>[N]) {{\nX[0 :+ 4] = X[4 :+ 4] {}\n}}"
+    (found,) = failures(text.format(dtype, f"else {fill}"))
+    if written is None:
+        assert found.help == "leave the fill out: masked elements of a `bool` are `false`"
+        return
+    assert found.help == f"write `{written}`"
+    check(text.format(dtype, f"else {written}"))

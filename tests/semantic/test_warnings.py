@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from semantic.support import expect_warnings, warnings
 
@@ -33,7 +35,63 @@ def test_masked_tile(body: str) -> None:
     found = masked(body)
     assert len(found) >= 1 or "reshape(s, 16, 1, 64)" in body
     for d in found:
-        assert "where(iota(" in (d.help or "") and d.severity == "warning"
+        assert ("where(iota(" in (d.help or "") or "name the fill" in (d.help or "")) and d.severity == "warning"
+
+
+def pasted(text: str, found) -> str:
+    """The text with what the help says, which is put before the line of the reduction or in the place of a slice."""
+    lines, help = text.split("\n"), found.help
+    at = found.span.line - 1
+    for note in found.notes:
+        if note.startswith("the ") and " in line " in note:
+            at = int(note.split(" in line ")[1].split()[0]) - 1
+    quoted = help.split("`")[1::2]
+    if help.startswith("name the fill: "):
+        slice, _, fill = quoted[0].rpartition(" else ")
+        assert slice in lines[at]
+        lines[at] = lines[at].replace(slice, f"{slice} else {fill}", 1)
+    elif help.startswith("add the line: "):
+        lines.insert(at, help.removeprefix("add the line: "))
+    else:
+        line, new, old = quoted
+        lines[at : at + 1] = [line, re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new, lines[at], count=1)]
+    return "\n".join(lines)
+
+
+NEUTRAL = {  # dtype: what a maximum and a minimum ignore; None: zero does no harm
+    "f16": ("-inf", "inf"), "f8e4m3": ("-448.0", "448.0"), "f64": ("-inf", "inf"), "i8": ("-128", "127"),
+    "i32": ("-2147483648", "2147483647"), "i64": ("-9223372036854775808", "9223372036854775807"),
+    "u8": (None, "255"), "u32": (None, "4294967295"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("place", ["X[3 :+ 16]", "x", "v", "x + x"])
+@pytest.mark.parametrize("fn", ["max", "min", "prod"])
+@pytest.mark.parametrize("dtype", NEUTRAL)
+def test_the_fix_can_be_pasted(dtype: str, fn: str, place: str) -> None:
+    """Of every dtype, for a slice, a `let`, a `var` and an expression: it parses and the warning is gone."""
+    text = f"@grid(1)\nkernel k(X: tensor<{dtype}>[N], Y: tensor<{dtype}>[1]) {{\n"
+    text += "let x = X[3 :+ 16]\nvar v = X[3 :+ 16]\n"
+    text += f"let inside = x; print(x, v, inside)\nY[0] = {dtype}({fn}({place}))\n}}"
+    found = [d for d in warnings(text) if d.code == "PH0401"]
+    neutral = ("1.0" if "f" in dtype else "1") if fn == "prod" else NEUTRAL[dtype][fn == "min"]
+    if neutral is None:
+        assert found == []
+        return
+    (only,) = found
+    assert only.help is not None and neutral in only.help and ("name the fill" in only.help) == (place[0] == "X")
+    assert [d.code for d in warnings(pasted(text, only))] == []
+
+
+@pytest.mark.parametrize("body", WRONG)
+def test_the_fix_of_each_can_be_pasted(body: str) -> None:
+    text = f"@grid(1)\n@autotune(D in [64])\n{HEAD}{body}\n}}"
+    for _ in range(4):
+        found = [d for d in warnings(text) if d.code == "PH0401"]
+        if not found:
+            return
+        text = pasted(text, found[0])
+    raise AssertionError(text)
 
 
 RIGHT = [

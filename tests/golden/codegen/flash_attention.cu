@@ -214,7 +214,7 @@ PH_KERNEL(128, 1) flash_attention(ph_global<const float> PH_RESTRICT Q,
           PH_UNROLL
           for (int k = 0; k < 2; ++k) acc[i * 4 + j * 2 + k] = acc[i * 4 + j * 2 + k] * m[j];
     }
-    // mma: 1x8 fragments of 16x8 a warp, warps 4x1, k in steps of 16, a stays in registers if its rows line up
+    // mma: 1x8 fragments of 16x8 a warp, warps 4x1, k in steps of 16
     {
       const ph_shared<const ph_half> b_tile = ph_smem<const ph_half>(18432 + half) + lane % 16 * 72 + lane / 16 * 8;
       PH_UNROLL
