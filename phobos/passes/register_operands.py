@@ -52,16 +52,11 @@ def decisions(schedule: Schedule) -> tuple[Decision, ...]:
 
 
 def _why(write: WriteShared, view: GlobalView, converted: bool) -> str:
-    given, between, stored = view.dtype, write.source.dtype, write.buffer.dtype
+    given, between = view.dtype, write.source.dtype
     if not converted:
         return f"the product reads what is computed from `{view.tensor}`"
     if between is given:
         return f"what is loaded of `{view.tensor}` is needed in registers too"
-    if stored is given and not write.buffer.rounding:
-        return (
-            f"the text converts `{view.tensor}` to {between}, and the product stores it as {stored} again: "
-            f"a product of {given} operands would take it as it is"
-        )
     return f"the text converts `{view.tensor}` to {between}"
 
 
