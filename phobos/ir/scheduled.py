@@ -19,6 +19,7 @@ from phobos.ir.storage import (
     Fragment,
     Opaque,
     ScalarVar,
+    Special,
 )
 from phobos.ir.types import DType
 from phobos.source import Span
@@ -493,3 +494,5 @@ class Schedule:
     debug: bool = False
     decisions: tuple[Decision, ...] = ()
     names: frozenset[str] = frozenset()  # C names in use
+    # ctx.block of the hardware's current block (passes/block_order.py)
+    coordinates: tuple[Expr, ...] = tuple(Special(DType.INDEX, "ctaid", axis) for axis in range(3))

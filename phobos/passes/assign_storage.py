@@ -114,6 +114,7 @@ def run(
         debug=debug,
         decisions=tuple(dict.fromkeys(ctx.decisions)),
         names=ctx.used_names(),
+        coordinates=tuple(map(order.coordinate, range(3))),
     )
 
 

@@ -62,14 +62,17 @@ def build(
     program = print_kernel(lowered.schedule, frontend.source, configuration)
     runs = _steps(frontend, request, lowered.kernel, _copies(arrays), scalars, grid)
     machine = Machine(lowered.schedule, _copies(arrays), scalars, dims, grid)
-    executed = [machine.run(run.block) for run in runs]
+    hardware = machine.hardware_blocks()
+    executed = [machine.run(hardware[run.block]) for run in runs]
     trace = _Writer(lowered, program, frontend.source, arrays, max_size * 1e6).write(runs, executed)
     trace["kernel"] |= {
         "arch": target.arch, "dims": dict(dims), "grid": list(grid), "reason": reason,
         "scalars": {n: _plain(v) for n, v in scalars.items()}, "assumed": list(assumed),
     }  # fmt: skip
     if emulator:
-        trace["emulator"] = _emulated(program, arrays, scalars, dims, grid, executed)
+        by_block = dict(zip((run.block for run in runs), executed))
+        in_order = [by_block.get(block, []) for block in hardware]
+        trace["emulator"] = _emulated(program, arrays, scalars, dims, grid, in_order)
     return trace
 
 

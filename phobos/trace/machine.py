@@ -86,8 +86,18 @@ class Machine:
             if name in dtypes:
                 self.launch[c_identifier(name)] = np.asarray(value).astype(carrier_dtype(dtypes[name]))[()]
 
+    def hardware_blocks(self) -> dict[tuple[int, int, int], tuple[int, int, int]]:
+        """ctx.block -> the hardware's block that it is, in the order in which the hardware counts them."""
+        x, y, z = self.grid
+        out: dict[tuple[int, int, int], tuple[int, int, int]] = {}
+        for block in ((i, j, k) for k in range(z) for j in range(y) for i in range(x)):
+            self.block, self.scalars = block, dict(self.launch)
+            where = [int(self.evaluator(Log()).scalar(e)) for e in self.schedule.coordinates]
+            out[where[0], where[1], where[2]] = block
+        return out
+
     def run(self, block: tuple[int, int, int]) -> list[Executed]:
-        """Everything that the block does, in order."""
+        """Everything that the hardware's block does, in order."""
         self.block = block
         self.scalars = dict(self.launch)
         self.fragments: dict[str, Array] = {}

@@ -75,7 +75,8 @@ BROKEN = {
         "`A` goes to registers: the text converts `A` to f16",
     ),
     "converted and used twice": (
-        "@pipeline(2)", "let a = f32(A[row :+ 32, k :+ 16])\n    acc += dot(a, B[k :+ 16, col :+ 32]) + rowsum(a)", "f16",
+        "@pipeline(2)", "let a = f32(A[row :+ 32, k :+ 16])\n    acc += dot(a, B[k :+ 16, col :+ 32]) + rowsum(a)",
+        "f16",
         "sm_80", "`A` goes to registers: what is loaded of `A` is needed in registers too",
     ),
     "computed": (

@@ -200,3 +200,26 @@ def test_waits_say_how_much_may_be_under_way() -> None:
     trace = load(EXAMPLES / "flash_attention_fp32.ph").trace(config={"BR": 16, "BC": 16}).traces[0]
     waits = [s for s in trace["statements"] if s["kind"] == "AsyncWait"]
     assert waits and all(s["pending"] == 0 for s in waits)
+
+
+@pytest.mark.parametrize("order", ["auto", "linear", "grouped"])
+def test_accesses_are_of_the_block_that_is_shown(order: str) -> None:
+    """Also where the hardware's blocks are taken in another order than ctx.block counts."""
+    text = f"""@options(order = {order})
+kernel k(X: tensor<f32>[N, M], Y: tensor<f32>[N, M]) {{
+  let row = ctx.block.y * 16
+  let col = ctx.block.x * 32
+  var s: tile<f32>[16, 32] = 0.0
+  for i in range(0, row + 16, 16) {{ s += X[i :+ 16, col :+ 32] }}
+  Y[row :+ 16, col :+ 32] = s
+}}
+"""
+    trace = jit(text).trace(dims={"N": 160, "M": 64}, emulator=True).traces[0]
+    assert trace["emulator"]["equal"] and len(trace["ctas"]) == 20
+    for cta in trace["ctas"]:
+        x, y, _ = cta["block"]
+        *_, last = cta["steps"]
+        assert last["name"] == "Y" and sum(1 for s in cta["steps"] if s["path"]) == y + 1
+        numbers = [n for e in last["executions"] for n in e["accesses"]]
+        bases = [r[2] for n in numbers for r in trace["accesses"][n]["requests"] if trace["accesses"][n]["write"]]
+        assert min(bases) == (y * 16 * 64 + x * 32) * 4
