@@ -152,7 +152,7 @@ def run(
     reasons: dict[Value, str] = {}
     layouts = assign_layouts.run(kernel, plans, place, facts, threads, reasons)
     # --- scheduled IR
-    order, order_decisions = block_order.run(kernel)
+    order, order_decisions = block_order.run(kernel, debug=debug)
     schedule = assign_storage.run(
         kernel, spec, facts, place, layouts, plans, threads, order, debug=debug, fast_math=fast_math
     )

@@ -157,3 +157,12 @@ def test_a_three_axis_grid_of_causal_attention() -> None:
     assert "those of many trips first" in kernel.compile(
         config={"D": 32, "BR": 16, "BC": 16}, dtypes={"T": "f32"}, consts={"causal": True}, arch="sm_80"
     ).report
+
+
+def test_messages_come_in_the_order_of_blocks() -> None:
+    loop, said = "for i in range(0, row, 16)", "  print(row)\n  Y["
+    loud = kernel_of(text(loop).replace("  Y[", said))
+    assert block_order.run(loud, debug=True)[0].kind == "linear" and block_order.run(loud)[0].kind == "longest"
+    asked = kernel_of(text(loop, options="order = longest").replace("  Y[", said))
+    assert block_order.run(asked, debug=True)[0].kind == "longest"
+    assert block_order.run(kernel_of(text(loop)), debug=True)[0].kind == "longest"
