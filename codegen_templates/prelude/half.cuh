@@ -51,6 +51,7 @@ PH_I unsigned ph_f2tf32(float f) {
   unsigned d;
 #if __CUDA_ARCH__ >= 800
   asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(d) : "f"(f));
+  if (f != f) d = 0x7fffffffu;  // on an H200 a NaN of low bits only became infinity
 #else
   d = __float_as_uint(f);
   d = (d & 0x7f800000u) == 0x7f800000u ? d : (d + 0x1000u) & ~0x1fffu;

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from phobos.ir.exact import exact_items
 from phobos.runtime import request
 from phobos.runtime.pipeline import Frontend, KernelInfo
 from phobos.target import DEFAULT_ARCH, get_target
@@ -37,6 +38,7 @@ def text(
     )  # fmt: skip
     chosen, reason = default.choose(**asked)
     found = default.candidates(**asked)
+    taken = exact_items((n, chosen[n]) for n in found[0].config)
     possible = [(c.estimate, c.config) for c in found if c.why_not is None and c.estimate is not None]
     possible.sort(key=lambda x: x[0].cycles)
     least = possible[0][0].cycles
@@ -45,7 +47,7 @@ def text(
     for e, point in possible:
         numbers = (e.threads, e.registers, e.shared_bytes, e.blocks, e.blocks_per_sm, e.waves)
         rows.append((f"{e.cycles / least:.2f}", config_text(point), *map(str, numbers)))
-        marks.append("*" if point == chosen else " ")
+        marks.append("*" if exact_items(point.items()) == taken else " ")
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     lines = [f"{info.name} for {target.arch}: {reason}"]
     for mark, row in zip(marks, rows):
@@ -56,4 +58,7 @@ def text(
         if c.why_not is not None:
             reasons.setdefault(c.why_not, []).append(config_text(c.config))
     lines += [f"out: {line}" for line in default.grouped(reasons)]
+    whole = default.size(asked["signature"], default.fixed_names(asked["signature"], asked["dims"], items))
+    if whole > len(found):
+        lines.append(f"looked at {len(found)} of {whole}, evenly spread")
     return "\n".join(lines) + "\n"

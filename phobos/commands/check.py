@@ -22,7 +22,7 @@ from phobos.semantic.signature import Parameter, Signature, signatures
 from phobos.source import SourceFile
 from phobos.syntax import ast
 from phobos.syntax.parser import parse
-from phobos.tuning.default import configurations
+from phobos.tuning.default import configurations, size
 
 Choice = int | float | bool | str
 
@@ -168,11 +168,13 @@ def _invalid(
     if failures:
         config, why = failures[0]
         text = ", ".join(f"{name} = {_word(value)}" for name, value in config.items())
+        whole = size(signature, pinned)
+        number = f"{len(tried)}" if whole == len(tried) else f"{len(tried)} (of {whole}, evenly spread)"
         where = f"line {why.span.line}: " if why.span is not None else ""
         yield Diagnostic(
             code=codes.INVALID_CONFIGURATIONS,
             severity=WARNING,
-            message=f"{len(failures)} of {len(tried)} configurations of kernel `{signature.name}` are no valid kernels",
+            message=f"{len(failures)} of {number} configurations of kernel `{signature.name}` are no valid kernels",
             span=signature.span,
             notes=(f"with {text}: {where}{why.message} ({why.code})", "neither a search nor the default takes them"),
         )

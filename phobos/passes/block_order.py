@@ -73,7 +73,8 @@ def run(kernel: KernelIR, *, debug: bool = False) -> tuple[BlockOrder, tuple[Dec
     if found is None:
         if asked != "longest":
             return linear, ()
-        return linear, (_idle(kernel, "no loop has trips that rise or fall with a coordinate"),)
+        reason = "no `for` loops are known to have trips that rise or fall alike with one coordinate"
+        return linear, (_idle(kernel, reason),)
     loop, axis, direction = found
     moves = "rise" if direction > 0 else "fall"
     reason = f"the trips of the loop in line {loop.span.line} {moves} with ctx.block.{_AXES[axis]}"

@@ -333,7 +333,7 @@ class ScalarFacts:
         if isinstance(grid, DimConst):
             if isinstance(dim, int):
                 return (grid.value - 1) * factor < dim
-            return grid.value == 1  # position 0; an empty tensor is not launched
+            return False  # not even position 0: the tensor may be empty
         same = isinstance(grid, DimName) and grid.name == dim
         if same and factor == 1:
             return True

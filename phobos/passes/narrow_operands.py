@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from phobos.contraction.interface import ContractionPlan
 from phobos.ir.abi import Decision
-from phobos.ir.tile import Cast, Dot, KernelIR, Op, Value
+from phobos.ir.tile import Cast, Dot, KernelIR, Load, Op, Value
 from phobos.ir.types import DTYPE_BY_NAME, DType, TileType
 from phobos.ir.walk import Rewriter, definitions
 
@@ -28,7 +28,8 @@ def run(kernel: KernelIR, plans: Mapping[Dot, ContractionPlan]) -> tuple[KernelI
             continue
         dtype = DTYPE_BY_NAME[plan.kind]
         sources = [v for v in (op.a, op.b) if _widened(v, defs, dtype) is not None]
-        if sources:
+        # A tile of f32 beside it is rounded on its way from memory, a tile ahead; converted before, it would be late.
+        if sources and not any(isinstance(defs.get(v), Load) for v in (op.a, op.b)):
             found[op.result] = dtype
             names = " and ".join(f"`{v.name}`" for v in sources)
             decisions.append(

@@ -56,7 +56,7 @@ def _why(write: WriteShared, view: GlobalView, converted: bool) -> str:
     if not converted:
         return f"the product reads what is computed from `{view.tensor}`"
     if between is given:
-        return f"what is loaded of `{view.tensor}` is needed in registers too"
+        return f"what is loaded of `{view.tensor}` is converted to and fro, or needed in registers too"
     return f"the text converts `{view.tensor}` to {between}"
 
 

@@ -391,19 +391,20 @@ def specialize(facts: KernelFacts, call: Call, signs: Iterable[str] = ()) -> Spe
     wide = needs_64_bits(call.views) or any(
         dtype is DType.INDEX and not -_INT32_MAX <= call.scalars[name] <= _INT32_MAX for name, dtype in facts.scalars
     )
-    wide = wide or _blocks(facts, call.dims) > _INT32_MAX  # they are numbered
-    if wide and facts.index == "32":
+    many = _blocks(facts, call.dims) > _INT32_MAX  # they are numbered
+    if (wide or many) and facts.index == "32":
+        what = "these tensors need 64-bit offsets" if wide else "so many blocks need 64-bit numbers"
         raise LaunchError(
             Diagnostic(
                 code="PH0723",
-                message="these tensors need 64-bit offsets, but the kernel asks for @options(index = 32)",
+                message=f"{what}, but the kernel asks for @options(index = 32)",
                 help="use index = auto",
             )
         )
     return Specialization(
         tensors=tuple(tensors),
         dim_multiple=known_multiples(facts.dims, call.dims, [(t.dims, f) for t, (_, f) in zip(facts.tensors, tensors)]),
-        index_bits=64 if wide or facts.index == "64" else 32,
+        index_bits=64 if wide or many or facts.index == "64" else 32,
         overlap=overlapping(facts, call.views),
         sign=tuple((name, 1 if call.scalars[name] > 0 else 0) for name in signs),
     )

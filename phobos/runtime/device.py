@@ -25,7 +25,20 @@ def grid_of(facts: KernelFacts, call: Call, override: Any) -> tuple[int, int, in
     Raises LaunchError PH0718.
     """
     blocks = given_grid(override, facts.name)
-    return evaluate_grid(facts.grid, call.dims, facts.name) if blocks is None else blocks
+    own = evaluate_grid(facts.grid, call.dims, facts.name)
+    if blocks is None:
+        return own
+    for axis, given, most in zip("xyz", blocks, own):
+        if given > most:
+            raise LaunchError(
+                Diagnostic(
+                    code="PH0718",
+                    message=f"grid={override!r} has {given} blocks along {axis}, the kernel {facts.name!r} {most}",
+                    notes=("positions of blocks beyond its own grid are not masked",),
+                    help="`@grid(...)` before the kernel says how many blocks there may be",
+                )
+            )
+    return blocks
 
 
 def given_grid(override: Any, kernel: str) -> tuple[int, int, int] | None:

@@ -63,7 +63,7 @@ def copy(
         pointer(w, "from", origin_name, begin(view, moving))
     else:
         pointer(w, "from", view.tensor, base)
-    two_paths(w, view, layout.registers // vector, emit)
+    two_paths(w, view, layout.registers // vector, emit, staged=True)
     w.close()
 
 

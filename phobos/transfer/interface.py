@@ -39,8 +39,14 @@ class GlobalText:
     def guarded(self) -> bool:
         return any(a.low or a.high or a.gather is not None for a in self.axes)
 
-    def whole(self) -> str | None:
-        """A condition, the same for all threads, under which no element is masked; None if there is none to state."""
+    def whole(self, *, staged: bool = False) -> str | None:
+        """A condition, the same for all threads, under which no element is masked; None if there is none to state.
+
+        Not start + length - 1 < dim: a start may lie just below 2^31. Of the two ways to say it ptxas makes other
+        registers: `start < dim - (length - 1)` before loads to registers takes a row softmax from 80 to 96 (134 to 159
+        us on an H200), `dim - start > length - 1` before tiles that are `staged` in shared memory makes causal
+        attention with 128 columns spill. Neither overflows: no dim is that far below 0, nor a start, tested before.
+        """
         tests: list[str] = []
         for a in self.axes:
             if a.gather is not None:
@@ -48,7 +54,11 @@ class GlobalText:
             if a.low:
                 tests.append(f"{a.start} >= 0")
             if a.high:
-                # Not start + length - 1 < dim: a start may lie just below 2^31, no dim lies that far below 0.
-                end = a.dim if a.length == 1 else f"{a.dim} - {a.length - 1}"
-                tests.append(f"{a.start} < {end}")
+                start = a.start if a.start.isidentifier() or a.start.isdigit() else f"({a.start})"
+                if a.length == 1:
+                    tests.append(f"{a.start} < {a.dim}")
+                elif staged:
+                    tests.append(f"{a.start} < {a.dim} - {a.length - 1}")
+                else:
+                    tests.append(f"{a.dim} - {start} > {a.length - 1}")
         return " && ".join(f"PH_GUARD({t})" for t in tests) or None

@@ -141,9 +141,12 @@ def padding_tests(nest: Nest, inner: str = "") -> list[str]:
     ]
 
 
-def two_paths(w: TextWriter, view: GlobalText, accesses: int, emit: Callable[[bool], None]) -> None:
-    """`emit(masked)` once, or twice behind a branch that is uniform over the block."""
-    whole = view.whole() if view.guarded else None
+def two_paths(
+    w: TextWriter, view: GlobalText, accesses: int, emit: Callable[[bool], None], *, staged: bool = False
+) -> None:
+    """`emit(masked)` once, or twice behind a branch that is uniform over the block. `staged`: on the way
+    to shared memory."""
+    whole = view.whole(staged=staged) if view.guarded else None
     if not view.guarded:
         emit(False)
     elif whole is not None and accesses >= _BRANCH_FROM:
@@ -293,5 +296,5 @@ def global_to_shared(
     w.open(f"if ({owner})" if owner else "")
     pointer(w, "tile", f"({target})" if "+" in target else target, shared_base)
     pointer(w, "from", view.tensor, base)
-    two_paths(w, view, layout.registers // vector, emit)
+    two_paths(w, view, layout.registers // vector, emit, staged=True)
     w.close()

@@ -53,7 +53,7 @@ def candidates(
     from phobos.semantic.check import check_kernel
 
     out = []
-    for config in configurations(signature, _fixed(signature, dims, pinned)):
+    for config in configurations(signature, fixed_names(signature, dims, pinned)):
         try:
             kernel = check_kernel(module, signature.name, config, dtypes, dict(consts or {}))  # type: ignore[arg-type]
         except CompileError as error:
@@ -65,7 +65,7 @@ def candidates(
     return out
 
 
-def _fixed(
+def fixed_names(
     signature: Signature, dims: Mapping[str, int], pinned: Mapping[str, object] | None
 ) -> dict[str, object]:  # fmt: skip
     """What is pinned, and names of the space that are also dims, where the dim's value is in their set."""
@@ -105,7 +105,7 @@ def choose(
         elif c.estimate is not None and c.kernel is not None:
             possible.append((c.estimate, (c.config, c.kernel)))
     if not possible:
-        fixed = _fixed(signature, dims, pinned)
+        fixed = fixed_names(signature, dims, pinned)
         size, count = _space(signature, fixed).size, len(looked_at)
         if all(c.error is not None for c in looked_at) and (len(errors) == 1 or not fixed):
             raise next(iter(errors.values()))  # the configuration has no part in it
@@ -136,7 +136,7 @@ def choose(
 def _shapes(signature: Signature, dims: Mapping[str, int], pinned: Mapping[str, object] | None) -> list[str]:
     """Names of the space whose values are different problems, and which the caller left open."""
     extents = {d for p in signature.params for d in p.dims}
-    fixed = _fixed(signature, dims, pinned)
+    fixed = fixed_names(signature, dims, pinned)
     return [n for n, values in signature.space.items() if n in extents and n not in fixed and len(values) > 1]
 
 
@@ -207,13 +207,18 @@ def broken_promise(kernel: KernelIR, dims: Mapping[str, int]) -> str | None:
 
 
 def configurations(signature: Signature, fixed: Mapping[str, object], most: int = _MOST) -> list[dict[str, Any]]:
-    """All combinations of the space with these values fixed; of spaces of more than `most` an evenly spread part."""
+    """All combinations of the space with these values fixed; of spaces of more than `most` an evenly spread part. What
+    is fixed beside the space (a dim) is part of each."""
     return list(_space(signature, fixed).configurations(most))
 
 
+def size(signature: Signature, fixed: Mapping[str, object]) -> int:
+    """How many combinations there are."""
+    return _space(signature, fixed).size
+
+
 def _space(signature: Signature, fixed: Mapping[str, object]) -> Space:
-    axes = ((n, (fixed[n],) if n in fixed else tuple(values)) for n, values in signature.space.items())
-    return Space(axes=tuple(axes), pins={})
+    return Space.of(tuple(signature.space.items()), fixed)
 
 
 def _text(config: Mapping[str, object]) -> str:

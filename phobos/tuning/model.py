@@ -156,7 +156,7 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     fill = min(1.0, resident * threads / 32 / _WARPS_TO_FILL)
     alone = compute / min(1.0, threads / 32 / _WARPS_TO_FILL) + counter.latency
     per_wave = max(resident * _together(compute / fill, memory), alone) + counter.fill / resident
-    cycles = per_wave * blocks / (sms * resident) if waves > 3 else per_wave * waves
+    cycles = per_wave * blocks / (sms * resident) if waves > 8 else per_wave * waves
     over = counter.live_registers() + _BASE_REGISTERS - _SAFE_REGISTERS
     if over > 0:
         # A few spilled addresses cost little beside tensor-core products; spilled operands of FMAs cost much.

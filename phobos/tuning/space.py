@@ -49,4 +49,5 @@ class Space:
 
 def config_text(config: Mapping[str, Any]) -> str:
     """`BR=64 BC=32`, as `phobos kbench --autotune` takes it."""
-    return " ".join(f"{name}={value}" for name, value in config.items()) or "nothing to choose"
+    words = {name: str(value).lower() if isinstance(value, bool) else value for name, value in config.items()}
+    return " ".join(f"{name}={value}" for name, value in words.items()) or "nothing to choose"

@@ -225,7 +225,7 @@ def _read(key: Key) -> SearchResult | None:
         if not _belongs(found, key):
             raise ValueError("a result of something else")
         return found
-    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         message = f"{path} is damaged and is not used; the next search of kernel {key.kernel!r} replaces it"
         _warn_once(path, f"warning[PH0931]: {message}")
         return None

@@ -211,3 +211,9 @@ def test_candidates() -> None:
     pinned = phobos("compile", FLASH, "--emit", "candidates", "--arch", "sm_90a", "--set", "BR=32").stdout
     assert pinned.count("BR=32") == 6 and "BR=16" not in pinned
     assert phobos("compile", FLASH, "--emit", "candidates", "--set", "BQ=2").exit_code == 1
+
+
+def test_one_candidate_is_marked_where_values_are_equal() -> None:
+    text = "@autotune(BN in {1, 1.0, true})\nkernel k(X: tensor<f32>[N]) {\n  X[ctx.block.x * 64 :+ 64] = f32(BN)\n}\n"
+    rows = phobos("compile", "-", "--emit", "candidates", "--arch", "sm_80", stdin=text).stdout.splitlines()
+    assert [row[0] for row in rows[2:]].count("*") == 1 and any("BN=true" in row for row in rows)

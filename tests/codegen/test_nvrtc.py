@@ -10,6 +10,7 @@ from codegen.differential import arranged, kernel_of, lowered
 from codegen.generator import Case, generate
 from codegen.products import attention_case, product_case
 
+import phobos
 from phobos.diagnostics import CompileError
 from phobos.runtime.nvrtc import compile_program
 from phobos.target import get_target
@@ -33,3 +34,10 @@ def test_compiles(number: int, arch: str) -> None:
         pytest.skip(error.diagnostics[0].code)
     binary = compile_program(program, get_target(arch))
     assert binary.cubin and binary.registers > 0
+
+
+def test_three_blocks_of_a_row_softmax_share_a_multiprocessor() -> None:
+    """At 96 registers instead of 80 they were two, and rows of 8192 took 159 instead of 134 us on an H200."""
+    kernel = phobos.load(phobos.resources.examples_dir() / "softmax_fp32.ph")
+    compiled = kernel.compile(config={"BR": 1, "BN": 8192}, arch="sm_90a", dims={"M": 8192, "N": 8192})
+    assert compiled.spill_bytes == 0 and compiled.registers * compiled.threads * 3 <= 65536

@@ -77,7 +77,7 @@ BROKEN = {
     "converted and used twice": (
         "@pipeline(2)", "let a = f32(A[row :+ 32, k :+ 16])\n    acc += dot(a, B[k :+ 16, col :+ 32]) + rowsum(a)",
         "f16",
-        "sm_80", "`A` goes to registers: what is loaded of `A` is needed in registers too",
+        "sm_80", "`A` goes to registers: what is loaded of `A` is converted to and fro, or needed",
     ),
     "computed": (
         "@pipeline(2)", PRODUCT.replace("A[row :+ 32, k :+ 16]", "f16(2.0 * f32(A[row :+ 32, k :+ 16]))"), "f16",

@@ -346,3 +346,34 @@ def test_an_extent_that_contradicts_what_is_fixed() -> None:
         (found,) = caught.value.diagnostics
         assert found.code == "PH0607" and "is fixed at 64 here, not" in found.message
     assert phobos.jit(text).compile(arch="sm_80", dims={"D": 64, "N": 100}).configuration["D"] == 64
+
+
+@pytest.mark.parametrize("backend", ["emulator", "reference"])
+def test_one_block_of_an_empty_tensor_touches_nothing(backend: str) -> None:
+    text = "@grid(1)\nkernel k(Y: tensor<f32>[N], Z: tensor<f32>[M]) {\n"
+    text += "let a = Y[ctx.block.x] + 1.0\nZ[ctx.block.x] = a\n}"
+    for n, m in ((0, 0), (0, 3), (3, 0)):
+        y, z = np.zeros(n, np.float32), np.zeros(m, np.float32)
+        phobos.jit(text)(y, z, backend=backend)
+        assert z.tolist() == ([1.0, 0.0, 0.0] if m else [])
+
+
+def test_a_grid_beyond_the_kernels_own_is_refused() -> None:
+    """Its positions would not be masked: they are known to lie inside for the blocks of the kernel's grid."""
+    kernel = phobos.jit("kernel k(Y: tensor<f32>[N]) {\nY[ctx.block.x] = 1.0\n}")
+    for backend in ("emulator", "reference"):
+        y = np.zeros(5, np.float32)
+        kernel(y, grid=3, backend=backend)
+        assert y.tolist() == [1.0, 1.0, 1.0, 0.0, 0.0]
+        for grid in (7, (5, 2)):
+            with pytest.raises(phobos.LaunchError, match="PH0718"):
+                kernel(y, grid=grid, backend=backend)
+
+
+def test_a_pinned_dim_beside_open_names() -> None:
+    text = """@autotune(BM in {64, 128})
+kernel k(X: tensor<f32>[M, 64]) {
+  let t: tile<f32>[M, 64] = X[0 :+ M, :]
+  X[0 :+ M, :] = t * 2.0 + f32(BM)
+}"""
+    assert phobos.jit("@grid(1)\n" + text).compile(config={"M": 16}, arch="sm_80").configuration["M"] == 16
