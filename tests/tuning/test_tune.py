@@ -269,11 +269,13 @@ def test_a_value_of_a_name_with_one_value_is_checked_where_a_result_is_stored(
 
 
 def test_a_grid_of_the_callers_own_is_part_of_the_key(device: type[MadeUpTimer]) -> None:
-    kernel = phobos.jit(ROWS)
-    assert not kernel.search(**arguments(), grid=(100, 100)).from_store
+    strides = ROWS.replace("  let r = ctx.block.x * BR\n", "  for r in range(ctx.block.x * BR, M, ctx.grid.x * BR) {\n")
+    strides = strides.replace("c :+ BN]\n}", "c :+ BN]\n  }\n}")
+    kernel = phobos.jit(strides.replace("kernel", "@grid(2, ceildiv(N, BN))\nkernel"))
+    assert not kernel.search(**arguments(), grid=(1, 2), config={"BN": 64}).from_store
     assert "cost model" in kernel.compile(dims={"M": 10, "N": 100}).report
-    assert not kernel.search(**arguments()).from_store
-    assert kernel.search(**arguments(), grid=[100, 100, 1]).from_store
+    assert not kernel.search(**arguments(), config={"BN": 64}).from_store
+    assert kernel.search(**arguments(), grid=[1, 2, 1], config={"BN": 64}).from_store
 
 
 @pytest.mark.parametrize("stored", [True, False])
