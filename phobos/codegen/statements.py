@@ -238,8 +238,9 @@ def global_text(p: Printer, view: GlobalView, fill: int | float | bool = 0) -> G
             cast = f"({p.ctype(DType.INDEX)})" if not low else ""
             axes.append(AxisText("0", 1, extent, stride, axis.tile_axis, low, True, axis.index.name, cast))
     return GlobalText(
-        c_identifier(view.tensor), p.ctype(view.dtype), tuple(axes), view.vector, p.literal(fill, view.dtype)
-    )
+        c_identifier(view.tensor), p.ctype(view.dtype), tuple(axes), view.vector, p.literal(fill, view.dtype),
+        bool(view.varies),
+    )  # fmt: skip
 
 
 def _one_offset(view: GlobalText) -> str:
