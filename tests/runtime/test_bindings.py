@@ -93,7 +93,8 @@ def stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(stub: Path, text: str, **environment: str) -> subprocess.CompletedProcess[str]:
     pytest.importorskip("cuda.bindings")
-    variables = {**os.environ, "LD_LIBRARY_PATH": str(stub), **environment}
+    # Unbuffered, so that what Python and the library print comes in order.
+    variables = {**os.environ, "LD_LIBRARY_PATH": str(stub), "PYTHONUNBUFFERED": "1", **environment}
     return subprocess.run(
         [sys.executable, "-c", text], capture_output=True, text=True, cwd=ROOT, env=variables, timeout=120
     )
