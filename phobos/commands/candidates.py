@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from phobos.ir.exact import exact_items
 from phobos.runtime import request
 from phobos.runtime.pipeline import Frontend, KernelInfo
 from phobos.target import DEFAULT_ARCH, get_target
@@ -32,13 +31,12 @@ def text(
     items = dict(request.config_items(config))
     consts = {n: items.pop(n) for n in info.consts if n in items}
     request.check_names(info, items)
-    asked: dict[str, Any] = dict(
-        signature=frontend.signatures()[info.name], module=frontend.module(), dims=request.extents(info, dims),
-        dtypes=dict(request.parse_dtypes(info, dtypes)), target=target, consts=consts, pinned=items,
+    signature, extents = frontend.signatures()[info.name], request.extents(info, dims)
+    found = default.candidates(
+        signature, frontend.module(), extents, dict(request.parse_dtypes(info, dtypes)), target,
+        consts=consts, pinned=items,
     )  # fmt: skip
-    chosen, reason = default.choose(**asked)
-    found = default.candidates(**asked)
-    taken = exact_items((n, chosen[n]) for n in found[0].config)
+    chosen, reason = default.choose_from(found, signature, extents, target, items)
     possible = [(c.estimate, c.config) for c in found if c.why_not is None and c.estimate is not None]
     possible.sort(key=lambda x: x[0].cycles)
     least = possible[0][0].cycles
@@ -47,18 +45,14 @@ def text(
     for e, point in possible:
         numbers = (e.threads, e.registers, e.shared_bytes, e.blocks, e.blocks_per_sm, e.waves)
         rows.append((f"{e.cycles / least:.2f}", config_text(point), *map(str, numbers)))
-        marks.append("*" if exact_items(point.items()) == taken else " ")
+        marks.append("*" if point is chosen else " ")
     widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD))]
     lines = [f"{info.name} for {target.arch}: {reason}"]
     for mark, row in zip(marks, rows):
         cells = [cell.ljust(width) if n == 1 else cell.rjust(width) for n, (cell, width) in enumerate(zip(row, widths))]
         lines.append(f"{mark} {'  '.join(cells)}".rstrip())
-    reasons: dict[str, list[str]] = {}
-    for c in found:
-        if c.why_not is not None:
-            reasons.setdefault(c.why_not, []).append(config_text(c.config))
-    lines += [f"out: {line}" for line in default.grouped(reasons)]
-    whole = default.size(asked["signature"], default.fixed_names(asked["signature"], asked["dims"], items))
+    lines += [f"out: {line}" for line in default.grouped(default.reasons_against(found, config_text))]
+    whole = default.size(signature, default.fixed_names(signature, extents, items))
     if whole > len(found):
         lines.append(f"looked at {len(found)} of {whole}, evenly spread")
     return "\n".join(lines) + "\n"

@@ -162,7 +162,7 @@ def _invalid(
     failures: list[tuple[dict[str, Any], Diagnostic]] = []
     for config in tried:
         try:
-            check_kernel_with_warnings(module, signature.name, {**config, **pinned}, dtypes, consts)
+            check_kernel_with_warnings(module, signature.name, config, dtypes, consts)
         except CompileError as e:
             failures.append((config, e.diagnostics[0]))
     if failures:
@@ -206,7 +206,7 @@ def _variants(
     # Then the whole space, for kernels that few points of it suit.
     first = {**dict.fromkeys(signature.dtype_params, _DTYPES[0]), **dtypes}
     for config in configurations(signature, pinned, _MOST_OTHERS):
-        yield first, {**config, **pinned}
+        yield first, config
 
 
 def _middle(values: tuple[Any, ...]) -> Any:

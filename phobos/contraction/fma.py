@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from phobos.contraction import fma_columns
-from phobos.contraction.interface import ContractionPlan, ContractionQuery, padded_pitch
+from phobos.contraction.interface import ContractionPlan, ContractionQuery, padded_pitch, warp_texts
 from phobos.ir.c_names import C_TYPES
 from phobos.layout.register import WARP, Digit, RegisterLayout
 from phobos.layout.shared import SharedLayout
@@ -53,8 +53,7 @@ class FmaPlan(ContractionPlan):
         out.open("")
         out.line(f"const ph_shared<const {operand}> a_tile = {a};")
         out.line(f"const ph_shared<const {operand}> b_tile = {b};")
-        warp_m = "" if self.wm == 1 else "warp" if self.wn == 1 else f"warp / {self.wn}"
-        warp_n = "" if self.wn == 1 else f"warp % {self.wn}"
+        warp_m, warp_n = warp_texts(self.wm, self.wn)
         lane_m = "" if self.lm == 1 else "lane" if self.ln == 1 else f"lane / {self.ln}"
         lane_n = "" if self.ln == 1 else f"lane % {self.ln}"
         out.line(f"const int a_row = {_sum((warp_m, self.lm * self.tm), (lane_m, 1))};")

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from phobos.contraction.interface import ContractionPlan, ContractionQuery, Staged, columns_of
+from phobos.contraction.interface import ContractionPlan, ContractionQuery, Staged, columns_of, warp_texts
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
 from phobos.layout.register import WARP, Digit, RegisterLayout
@@ -96,8 +96,7 @@ class ColumnsPlan(ContractionPlan):
 
     def _places(self, out: TextWriter, a_at: str, b_at: str, a: str, b: str) -> None:
         """Declares a_at and b_at: where this thread's first row and column lie in the tiles at `a` and `b`."""
-        warp_m = "" if self.wm == 1 else "warp" if self.wn == 1 else f"warp / {self.wn}"
-        warp_n = "" if self.wn == 1 else f"warp % {self.wn}"
+        warp_m, warp_n = warp_texts(self.wm, self.wn)
         for name, tile, warp, per_warp, lane in (
             (a_at, a, warp_m, self.lm * self.tm, f"lane / {self.ln}"),
             (b_at, b, warp_n, self.ln * self.tn, f"lane % {self.ln}"),

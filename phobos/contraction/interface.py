@@ -162,6 +162,12 @@ class OpaquePlan(ContractionPlan):
         raise NotImplementedError
 
 
+def warp_texts(wm: int, wn: int) -> tuple[str, str]:
+    """Row and column of a thread's warp among wm x wn, as C text; empty where there is one."""
+    row = "" if wm == 1 else "warp" if wn == 1 else f"warp / {wn}"
+    return row, "" if wn == 1 else f"warp % {wn}"
+
+
 _FOR_TILES, _OF_A_LOOP = 48, 200
 
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from phobos.contraction.interface import ContractionPlan, ContractionQuery, Staged, columns_of
+from phobos.contraction.interface import ContractionPlan, ContractionQuery, Staged, columns_of, warp_texts
 from phobos.contraction.tensor_core import leaves_room_for_tiles, misfit, operand_layouts, stored_dtype, warp_splits
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
@@ -198,8 +198,7 @@ class _Fragments:
         """Declares a_tile and b_tile: where this lane's first matrix rows lie."""
         p = self.plan
         chunk = 16 // p.a_dtype.bytes  # elements of a 16-byte row of a matrix
-        warp_m = "" if p.wm == 1 else "warp" if p.wn == 1 else f"warp / {p.wn}"
-        warp_n = "" if p.wn == 1 else f"warp % {p.wn}"
+        warp_m, warp_n = warp_texts(p.wm, p.wn)
         row0 = f"({warp_m}) * {16 * p.mt} + " if warp_m else ""
         col0 = f"({warp_n}) * {8 * p.nt} + " if warp_n else ""
         pa, pb = p.a_layout.pitch, p.b_layout.pitch

@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import log2
 
-from phobos.contraction.interface import ContractionQuery, OpaquePlan, Staged, columns_of
+from phobos.contraction.interface import ContractionQuery, OpaquePlan, Staged, columns_of, warp_texts
 from phobos.contraction.tensor_core import leaves_room_for_tiles, misfit, operand_layouts, stored_dtype, warp_splits
 from phobos.ir.c_names import C_TYPES
 from phobos.ir.types import DType
@@ -145,7 +145,7 @@ class WmmaPlan(OpaquePlan):
     def _tiles(self, out: TextWriter, a: str | None, b: str | None) -> None:
         """Declares a_tile and b_tile: where the warp's first fragments lie."""
         if a is not None:
-            warp = "" if self.wm == 1 else "warp" if self.wn == 1 else f"warp / {self.wn}"
+            warp, _ = warp_texts(self.wm, self.wn)
             at = f" + {_operand(warp)} * {_TILE * self.mt * self.a_layout.pitch}" if warp else ""
             out.line(f"const ph_shared<const {C_TYPES[self.a_dtype]}> a_tile = {a}{at};")
         if b is not None:

@@ -91,17 +91,26 @@ def choose(
         kernel, access_decisions = transposed_loads.run(kernel, spec)
         observe("transposed_loads", kernel)
     threads, thread_decision = choose_threads.run(kernel)
-    plans, contraction_decisions = choose_contractions.run(kernel, threads, target)
+    kernel, plans, product_decisions = plan_products(kernel, threads, target, overlap, observe)
+    kernel = choose_contractions.fix_kinds(kernel, plans)
+    observe("choose_contractions", kernel)
+    bound = dict(choose_contractions.rebind(kernel, plans))
+    made = (thread_decision, *access_decisions, *product_decisions)
+    return Chosen(kernel, threads, bound, made)
+
+
+def plan_products(
+    kernel: KernelIR, threads: int, target: Target, overlap: frozenset[str] = frozenset(), observe: Observer = _ignore
+) -> tuple[KernelIR, dict[Dot, ContractionPlan], tuple[Decision, ...]]:
+    """A plan for every product, and the kernel whose products they are: with operands as they are stored, where a plan
+    would round back what the text widened."""
+    plans, decisions = choose_contractions.run(kernel, threads, target)
     narrowed, narrow_decisions = narrow_operands.run(kernel, plans)
     if narrowed is not kernel:
         kernel = simplify.run(narrowed, overlap)
         observe("narrow_operands", kernel)
-        plans, contraction_decisions = choose_contractions.run(kernel, threads, target)
-    kernel = choose_contractions.fix_kinds(kernel, plans)
-    observe("choose_contractions", kernel)
-    bound = dict(choose_contractions.rebind(kernel, plans))
-    made = (thread_decision, *access_decisions, *narrow_decisions, *contraction_decisions)
-    return Chosen(kernel, threads, bound, made)
+        plans, decisions = choose_contractions.run(kernel, threads, target)
+    return kernel, plans, (*narrow_decisions, *decisions)
 
 
 def algebra(

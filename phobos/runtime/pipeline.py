@@ -247,7 +247,7 @@ class Frontend:
                         consts=dict(request.consts),
                         pinned=dict(request.config),
                     )
-                    found = tuple(sorted({**config, **dict(request.config)}.items())), reason
+                    found = tuple(sorted(config.items())), reason
                     _save(key, {"config": [list(item) for item in found[0]], "reason": reason})
                 else:
                     found = tuple((n, v) for n, v in stored["config"]), stored["reason"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -46,8 +46,8 @@ def candidates(
     dtypes: Mapping[str, DType],
     target: Target,
     *,
-    consts: Mapping[str, object] | None = None,
-    pinned: Mapping[str, object] | None = None,
+    consts: Mapping[str, Any] | None = None,
+    pinned: Mapping[str, Any] | None = None,
 ) -> list[Candidate]:
     """The configurations that `choose` chooses from, in the order of the space."""
     from phobos.semantic.check import check_kernel
@@ -55,7 +55,7 @@ def candidates(
     out = []
     for config in configurations(signature, fixed_names(signature, dims, pinned)):
         try:
-            kernel = check_kernel(module, signature.name, config, dtypes, dict(consts or {}))  # type: ignore[arg-type]
+            kernel = check_kernel(module, signature.name, config, dtypes, dict(consts or {}))
         except CompileError as error:
             why_not = error.diagnostics[0].message
             out.append(Candidate(config=config, estimate=None, why_not=why_not, kernel=None, error=error))
@@ -66,8 +66,8 @@ def candidates(
 
 
 def fixed_names(
-    signature: Signature, dims: Mapping[str, int], pinned: Mapping[str, object] | None
-) -> dict[str, object]:  # fmt: skip
+    signature: Signature, dims: Mapping[str, int], pinned: Mapping[str, Any] | None
+) -> dict[str, Any]:  # fmt: skip
     """What is pinned, and names of the space that are also dims, where the dim's value is in their set."""
     fixed = dict(pinned or {})
     for name, values in signature.space.items():
@@ -83,9 +83,9 @@ def choose(
     dtypes: Mapping[str, DType],
     target: Target,
     *,
-    consts: Mapping[str, object] | None = None,
-    pinned: Mapping[str, object] | None = None,
-) -> tuple[dict[str, object], str]:
+    consts: Mapping[str, Any] | None = None,
+    pinned: Mapping[str, Any] | None = None,
+) -> tuple[dict[str, Any], str]:
     """(configuration, reason): the one with the least estimated time among those that can run.
 
     `dims` are extents by name, where known; `pinned` are values that the caller fixed. Names of the space that are also
@@ -94,16 +94,22 @@ def choose(
     configuration can run.
     """
     looked_at = candidates(signature, module, dims, dtypes, target, consts=consts, pinned=pinned)
+    return choose_from(looked_at, signature, dims, target, pinned)
+
+
+def choose_from(
+    looked_at: Sequence[Candidate], signature: Signature, dims: Mapping[str, int], target: Target,
+    pinned: Mapping[str, Any] | None,
+) -> tuple[dict[str, Any], str]:  # fmt: skip
+    """What `choose` says of these candidates; the configuration is the very one of a candidate."""
     possible: list[_Possible] = []
-    reasons: dict[str, list[str]] = {}  # why not -> configurations
     errors: dict[tuple[str, ...], CompileError] = {}  # by what they say
     for c in looked_at:
         if c.error is not None:
             errors.setdefault(tuple(str(d) for d in c.error.diagnostics), c.error)
-        if c.why_not is not None:
-            reasons.setdefault(c.why_not, []).append(_text(c.config))
-        elif c.estimate is not None and c.kernel is not None:
+        elif c.why_not is None and c.estimate is not None and c.kernel is not None:
             possible.append((c.estimate, (c.config, c.kernel)))
+    reasons = reasons_against(looked_at, _text)
     if not possible:
         fixed = fixed_names(signature, dims, pinned)
         size, count = _space(signature, fixed).size, len(looked_at)
@@ -133,7 +139,18 @@ def choose(
     return config, reason
 
 
-def _shapes(signature: Signature, dims: Mapping[str, int], pinned: Mapping[str, object] | None) -> list[str]:
+def reasons_against(
+    looked_at: Sequence[Candidate], text: Callable[[Mapping[str, Any]], str]
+) -> dict[str, list[str]]:  # fmt: skip
+    """Why candidates cannot run -> those, as `text` says them."""
+    out: dict[str, list[str]] = {}
+    for c in looked_at:
+        if c.why_not is not None:
+            out.setdefault(c.why_not, []).append(text(c.config))
+    return out
+
+
+def _shapes(signature: Signature, dims: Mapping[str, int], pinned: Mapping[str, Any] | None) -> list[str]:
     """Names of the space whose values are different problems, and which the caller left open."""
     extents = {d for p in signature.params for d in p.dims}
     fixed = fixed_names(signature, dims, pinned)

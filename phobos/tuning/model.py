@@ -35,15 +35,7 @@ from phobos.ir.tile import (
     While,
 )
 from phobos.ir.walk import kernel_ops, walk
-from phobos.passes import (
-    assign_layouts,
-    choose_contractions,
-    choose_threads,
-    hoist,
-    narrow_operands,
-    placement,
-    simplify,
-)
+from phobos.passes import assign_layouts, choose_threads, hoist, pipeline, placement, simplify
 from phobos.passes.facts import ScalarFacts
 from phobos.target import STATIC_SHARED_LIMIT, Target
 
@@ -110,11 +102,7 @@ def _estimate(kernel: KernelIR, target: Target, dims: Mapping[str, int]) -> Esti
     spec = default_spec(kernel)
     kernel = hoist.run(simplify.run(kernel))
     threads, _ = choose_threads.run(kernel)
-    plans, _ = choose_contractions.run(kernel, threads, target)
-    narrowed, _ = narrow_operands.run(kernel, plans)
-    if narrowed is not kernel:
-        kernel = simplify.run(narrowed)
-        plans, _ = choose_contractions.run(kernel, threads, target)
+    kernel, plans, _ = pipeline.plan_products(kernel, threads, target)
     facts = ScalarFacts(kernel, spec)
     place = placement.analyse(kernel)
     layouts = assign_layouts.run(kernel, plans, place, facts, threads)

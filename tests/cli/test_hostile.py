@@ -160,9 +160,9 @@ def test_what_is_no_number_is_written_as_json_has_it(tmp_path: Path) -> None:
         return json.loads(phobos(*args, "--json").stdout, parse_constant=refuse)
 
     run = loaded("run", str(path), "--dim", "N=64", "--scalar", "a=-inf", "--set", "F=inf", "--backend", "reference")
-    assert (run["configuration"], run["scalars"]) == ({"F": "inf"}, {"a": "-inf"})  # type: ignore[index]
-    assert loaded("compile", str(path), "--set", "F=nan")["configuration"] == {"F": "nan"}  # type: ignore[index]
-    kernels = loaded("check", str(path))["kernels"]  # type: ignore[index]
+    assert (run["configuration"], run["scalars"]) == ({"F": "inf"}, {"a": "-inf"})
+    assert loaded("compile", str(path), "--set", "F=nan")["configuration"] == {"F": "nan"}
+    kernels = loaded("check", str(path))["kernels"]
     assert kernels[0]["space"] == {"F": ["inf", "-inf", "nan", 2.0]}
 
 

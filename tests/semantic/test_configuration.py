@@ -136,7 +136,7 @@ def test_values_that_python_counts_as_equal_are_told_apart(values: str) -> None:
 
 def _accepts(text: str, value: object) -> bool:
     try:
-        check_kernel(module(text), "k", {"F": value})  # type: ignore[dict-item]
+        check_kernel(module(text), "k", {"F": value})
     except CompileError as error:
         assert [d.code for d in error.diagnostics] == ["PH0308"]
         return False

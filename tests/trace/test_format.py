@@ -95,7 +95,7 @@ def test_a_trace_that_is_too_large_is_not_made() -> None:
     assert kernel.trace(max_size=np.float32(2 * size)).to_json() == small.to_json()
     for wrong in (math.nan, 0, -1, True, "x"):
         with pytest.raises(LaunchError, match="PH1020"):
-            kernel.trace(max_size=wrong)  # type: ignore[arg-type]
+            kernel.trace(max_size=wrong)
 
 
 def test_numbers_stay_inside_their_tables() -> None:

@@ -113,12 +113,12 @@ def test_what_looks_like_a_comment_in_a_string_counts() -> None:
 def test_a_search_that_looked_at_less_replaces_none_that_looked_at_more() -> None:
     store.save(key(), result(limit=2, microseconds=14.0))
     store.save(key(), result(limit=1, microseconds=1.0))
-    assert store.load(key()).microseconds == 14.0  # type: ignore[union-attr]
+    assert store.load(key()).microseconds == 14.0
     store.save(key(), result())
     store.save(key(), result(limit=2, microseconds=1.0))
-    assert store.load(key()).microseconds == 12.5  # type: ignore[union-attr]
+    assert store.load(key()).microseconds == 12.5
     store.save(key(), result(limit=2, microseconds=13.0, compiler="newer"))
-    assert store.load(key()).microseconds == 13.0  # type: ignore[union-attr]
+    assert store.load(key()).microseconds == 13.0
 
 
 FOREIGN: list[dict[str, Any]] = [
